@@ -71,6 +71,8 @@ class Deployment(unittest.TestCase):
         self.assertEqual(rules["aborted-uploads"]["AbortIncompleteMultipartUpload"], {"DaysAfterInitiation": 2})
         self.assertEqual(rules["results"]["Filter"], {"Prefix": "events/results/"})
         self.assertEqual(rules["results"]["Expiration"], {"Days": 8})
+        self.assertEqual(rules["tables"]["Filter"], {"Prefix": "events/iceberg/"})
+        self.assertEqual(rules["tables"]["NoncurrentVersionExpiration"], {"NoncurrentDays": 1})
         for name in ("old-versions", "aborted-uploads"):
             self.assertEqual((rules[name]["Filter"], rules[name].get("Expiration", {}).get("Days")), ({"Prefix": ""}, None))
 

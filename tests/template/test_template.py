@@ -65,6 +65,7 @@ class Data(unittest.TestCase):
         rules = {rule["Id"]: rule for rule in bucket["Properties"]["LifecycleConfiguration"]["Rules"]}
         self.assertEqual((rules["results"]["Prefix"], rules["results"]["ExpirationInDays"]), ("events/results/", 8))
         self.assertEqual([r for r in rules.values() if "ExpirationInDays" in r], [rules["results"]], "events stay")
+        self.assertEqual((rules["tables"]["Prefix"], rules["tables"]["NoncurrentVersionExpiration"]), ("events/iceberg/", {"NoncurrentDays": 1}))
         (rule,) = RESOURCES["BucketPolicy"]["Properties"]["PolicyDocument"]["Statement"]
         self.assertEqual((rule["Effect"], rule["Condition"]), ("Deny", {"Bool": {"aws:SecureTransport": "false"}}))
 

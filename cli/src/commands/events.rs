@@ -8,7 +8,7 @@ use pennon::export::ExportContext;
 use pennon::import::{ImportOptions, Summary, Vendor, dry_run_file, import_file};
 use pennon::installation::{open, open_existing, open_for_reading};
 use pennon::output::print_json;
-use pennon::tables::publish_tables;
+use pennon::tables::{EventChange, publish_tables};
 use pennon::{compact, delete, print_line, workspace};
 use pennon_core::store::keys;
 use pennon_eventstore::{CheckProgress, CompactionReport, EventStore, VersionReport};
@@ -72,11 +72,15 @@ pub(super) async fn import(options: &Import) -> Result<(), String> {
              nothing is counted twice"
         )
     })?;
-    let done = done.map_err(|e| e.to_string())?;
     if !options.dry_run {
-        let projects = done.projects.iter().copied().collect::<Vec<_>>();
-        publish_tables(&events, &projects).await;
+        let projects = match &done {
+            Ok(done) => done.projects.iter().copied().collect(),
+            // Parts of the file may be stored.
+            Err(_) => events.projects().await.unwrap_or_default(),
+        };
+        publish_tables(&events, &projects, EventChange::Written).await;
     }
+    let done = done.map_err(|e| e.to_string())?;
     let undeclared: Vec<u64> = done.projects.iter().copied().filter(|id| !state.has_project(*id)).collect();
     print_import(options, &done, &undeclared)
 }
@@ -134,10 +138,10 @@ pub(super) async fn check(options: &Check) -> Result<(), String> {
     };
     let report = pennon::check::check(&events, options, Utc::now(), &mut show).await;
     bar.finish_and_clear();
-    let report = report?;
     if let (Some(_), Some(project)) = (&options.drop, options.project) {
-        publish_tables(&events, &[project]).await;
+        publish_tables(&events, &[project], EventChange::Erased).await;
     }
+    let report = report?;
     if options.output.json {
         print_json(&report.to_json())?;
     } else {
@@ -166,9 +170,10 @@ pub(super) async fn compact(options: &Compact) -> Result<(), String> {
             bar.set_message(format!("{} events, {} rows of segments", done.events, done.merged_rows));
             bar.tick();
         };
-        let done = compact::compact_fully(&events, project, &mut step).await.map_err(|e| e.to_string())?;
-        publish_tables(&events, &[project]).await;
+        let done = compact::compact_fully(&events, project, &mut step).await;
+        publish_tables(&events, &[project], EventChange::Written).await;
         bar.finish_and_clear();
+        let done = done.map_err(|e| e.to_string())?;
         let CompactionReport { blocks, events, copies, merged_segments, merged_rows, .. } = done.all;
         if options.output.json {
             summaries.push(compacted_json(project, &done));
@@ -237,8 +242,9 @@ pub(super) async fn delete(options: &Delete) -> Result<(), String> {
         return Err("nothing was erased".to_owned());
     }
     let now = || Utc::now().timestamp_micros();
-    let erased = request.erase(&opened.store, &events, &now).await?;
-    publish_tables(&events, &[request.project]).await;
+    let erased = request.erase(&opened.store, &events, &now).await;
+    publish_tables(&events, &[request.project], EventChange::Erased).await;
+    let erased = erased?;
     if json {
         return print_json(&json!({"dry_run": false, "erased": request.to_json(&erased)}));
     }

@@ -1,11 +1,12 @@
 //! `pennon delete --versions`: deletes the old versions that a bucket keeps of replaced and deleted objects.
 //!
-//! Must stay true: no object that a query may read is deleted; objects are swept first, so that an erasure from more than ten
-//! minutes ago is covered as a whole.
+//! Must stay true: no object that a query may read is deleted; objects and files of replaced tables are swept first, so that an
+//! erasure from more than ten minutes ago is covered as a whole.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use pennon_core::store::keys::ProjectId;
 use pennon_eventstore::{EventStore, GRACE_MICROS, VersionReport};
+use pennon_iceberg::TablePublisher;
 use serde_json::{Value, json};
 
 /// The old versions that a command line requests to delete: of one project, or of all.
@@ -28,8 +29,10 @@ impl OldVersions {
         if removes {
             let all = events.projects().await.map_err(failed)?;
             let projects = all.into_iter().filter(|id| self.project.is_none_or(|project| project == *id));
+            let tables = TablePublisher::new(events.clone());
             for project in projects {
                 events.sweep(project, now.timestamp_micros()).await.map_err(failed)?;
+                tables.remove_replaced(project, now.timestamp_micros()).await.map_err(failed)?;
             }
         }
         let report = events.remove_old_versions(self.project, removes, progress).await.map_err(failed)?;

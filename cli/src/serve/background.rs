@@ -13,6 +13,8 @@ use crate::embedded::Embedded;
 
 /// How often captured events are compacted.
 const COMPACTION_INTERVAL: Duration = Duration::from_secs(60);
+/// Time of the publication of tables, during which nothing is compacted.
+const TABLES_TIME: Duration = Duration::from_secs(300);
 /// How often expired items and unreferenced result objects are deleted.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(3600);
 
@@ -53,12 +55,10 @@ pub async fn run_compaction(services: Services, mut stopped: watch::Receiver<boo
                 tracing::error!(%error, "events could not be compacted");
                 return;
             }
-            match services.events.projects().await {
-                Ok(projects) => {
-                    let CompactionRun { time, orphan_sweep_one_in, .. } = CompactionRun::EVERY_MINUTE;
-                    tables.maintain(&projects, services.app.clock.now(None), time, orphan_sweep_one_in).await;
-                }
-                Err(error) => tracing::error!(%error, "tables could not be published"),
+            let sweep_one_in = CompactionRun::EVERY_MINUTE.orphan_sweep_one_in;
+            let now = services.app.clock.now(None);
+            if let Err(error) = tables.maintain_all(now, TABLES_TIME, sweep_one_in).await {
+                tracing::error!(%error, "tables could not be published");
             }
         };
         tokio::select! {

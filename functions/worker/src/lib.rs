@@ -129,6 +129,10 @@ impl RunClock {
     fn is_over(&self) -> bool {
         self.start.elapsed() >= self.time
     }
+
+    fn time_left(&self) -> Duration {
+        self.time.saturating_sub(self.start.elapsed())
+    }
 }
 
 async fn compact_project(

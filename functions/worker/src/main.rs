@@ -25,8 +25,10 @@ use tokio::time::Instant;
 /// Time reserved at the end of an invocation for reporting its results.
 const REPORT_TIME: Duration = Duration::from_secs(15);
 
-/// Time of the publication of tables, after which the next run continues.
+/// Time of the publication of tables after tasks of the stream, whose next records wait.
 const TABLES_TIME: Duration = Duration::from_secs(60);
+/// Time that the publication of tables leaves to the rest of a scheduled run.
+const JOBS_TIME: Duration = Duration::from_secs(60);
 
 /// Counts what each thread holds, for the memory budget of queries.
 #[global_allocator]
@@ -68,7 +70,8 @@ async fn handle_event(worker: Worker, event: LambdaEvent<Value>) -> Result<Value
             let tasks = records.iter().filter_map(StreamRecord::compaction_task).collect::<Vec<_>>();
             let now = worker.app.clock.now(None);
             run_compaction_tasks(&worker.events, tasks.clone(), now, time_left.min(RUN_TIME)).await?;
-            worker.tables.publish_after_tasks(&tasks, worker.app.clock.now(None), TABLES_TIME).await;
+            let time = TABLES_TIME.min(end.saturating_duration_since(Instant::now()));
+            worker.tables.publish_after_tasks(&tasks, worker.app.clock.now(None), time).await;
             let failed = run_stream_jobs(&worker.calculator, records, end).await;
             Ok(batch_item_failures(failed))
         }
@@ -87,10 +90,11 @@ async fn run_schedule(worker: &Worker, end: Instant) -> Result<Value, Error> {
             .await;
     let swept = calculator.sweep_results(app.clock.now(None)).await;
     let run = compact_all(events, app.clock.now(None), CompactionRun::HOURLY).await;
-    let projects = events.projects().await;
-    if let (Ok(projects), Ok(_)) = (&projects, &run) {
+    let mut maintained = Ok(());
+    if run.is_ok() {
+        let time = end.saturating_duration_since(Instant::now()).saturating_sub(JOBS_TIME);
         let sweep_one_in = CompactionRun::HOURLY.orphan_sweep_one_in;
-        tables.maintain(projects, app.clock.now(None), TABLES_TIME, sweep_one_in).await;
+        maintained = tables.maintain_all(app.clock.now(None), time, sweep_one_in).await;
     }
     // Last, because a job may wait until `end` for a worker that is still running; most runs have none.
     let jobs = run_abandoned_jobs(calculator, &app.store.records, end).await;
@@ -100,6 +104,7 @@ async fn run_schedule(worker: &Worker, end: Instant) -> Result<Value, Error> {
     }
     jobs?;
     swept?;
+    maintained?;
     tasks.map_err(|error| error.detail().to_owned())?;
     Ok(Value::Null)
 }

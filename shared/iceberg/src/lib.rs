@@ -5,7 +5,7 @@
 //!
 //! [`TablePublisher`] is the public interface: it is called after compaction and after other changes of the live files, never
 //! before, and a failure only means that the table is older than the events until the next call. [`columns`] decides about the
-//! schema, [`persons`] writes the persons, [`version_log`] commits, [`metadata`], [`manifest_files`] and [`avro`] know the
+//! schema, [`persons`] writes the persons, [`version_log`] commits, [`removal`] deletes, [`metadata`], [`manifest_files`] and [`avro`] know the
 //! format. Must stay true: a published version never names fewer or more events than some manifest of the project listed, and no
 //! version is made from an earlier manifest than the version before it.
 
@@ -15,6 +15,7 @@ mod manifest_files;
 mod metadata;
 mod persons;
 mod publisher;
+mod removal;
 mod version_log;
 
-pub use publisher::{Publication, TablePublisher};
+pub use publisher::{Clock, Publication, PublicationMode, TablePublisher};

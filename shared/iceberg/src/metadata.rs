@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 use pennon_analytics::scan::Micros;
+use pennon_eventstore::GRACE_MICROS;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -46,6 +47,13 @@ pub(crate) struct ReplacedFile {
     pub name: String,
     /// When it was replaced.
     pub at: Micros,
+}
+
+impl ReplacedFile {
+    /// Whether readers of its version have had ten minutes.
+    pub(crate) fn is_due(&self, now: Micros) -> bool {
+        self.at.saturating_add(GRACE_MICROS) <= now
+    }
 }
 
 /// A published version.
@@ -139,6 +147,11 @@ impl TableVersion {
             files: VersionFiles::default(),
             updated_ms,
         }
+    }
+
+    /// Whether this version, or one between them, replaced `other` less than ten minutes before it was published.
+    pub(crate) fn follows(&self, other: &TableVersion) -> bool {
+        self.files.replaced.iter().any(|file| other.files.own.contains(&file.name))
     }
 
     /// The schema with its id, as in the header of manifests.

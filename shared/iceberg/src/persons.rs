@@ -23,6 +23,10 @@ use crate::columns::{Field, TableSchema};
 
 /// Encoded bytes after which a file ends.
 const FILE_BYTES: usize = 32 << 20;
+/// Bytes that the writer holds after which a row group ends.
+const ROW_GROUP_BYTES: usize = 16 << 20;
+/// Bytes of texts of a batch. The properties of a person are repeated for each of its distinct ids.
+const BATCH_BYTES: usize = 4 << 20;
 
 /// The schema of the table.
 pub(crate) fn persons_schema() -> TableSchema {
@@ -61,23 +65,91 @@ where
     F: Future<Output = Result<(), EventStoreError>>,
 {
     let mut scan = events.scan_all_persons(project).await?;
-    let mut file: Option<FileWriter> = None;
+    let mut writer = FileWriter::new()?;
     loop {
         let page = events.next_person_page(&mut scan).await?;
         if page.is_empty() {
             break;
         }
-        let mut writer = file.take().map_or_else(FileWriter::new, Ok)?;
-        writer = tokio::task::spawn_blocking(move || writer.write(project, &page).map(|()| writer)).await??;
-        if writer.writer.bytes_written() >= FILE_BYTES {
+        let mut rows = PersonRows::new(project, page);
+        loop {
+            let filled = move || writer.fill(&mut rows).map(|is_full| (writer, rows, is_full));
+            let is_full;
+            (writer, rows, is_full) = tokio::task::spawn_blocking(filled).await??;
+            if !is_full {
+                break;
+            }
             store(writer.finish()?).await?;
-        } else {
-            file = Some(writer);
+            writer = FileWriter::new()?;
         }
     }
-    match file {
-        Some(writer) => store(writer.finish()?).await,
-        None => Ok(()),
+    match writer.rows {
+        0 => Ok(()),
+        _ => store(writer.finish()?).await,
+    }
+}
+
+/// The rows of a page of persons.
+struct PersonRows {
+    project: ProjectId,
+    persons: std::vec::IntoIter<PersonDetails>,
+    current: Option<PersonRow>,
+}
+
+/// A person whose rows are being written.
+struct PersonRow {
+    id: Uuid,
+    properties: String,
+    /// The remaining distinct ids, with the ids that they have without merges.
+    distinct_ids: std::vec::IntoIter<(Uuid, String)>,
+}
+
+impl PersonRows {
+    fn new(project: ProjectId, page: Vec<PersonDetails>) -> PersonRows {
+        PersonRows { project, persons: page.into_iter(), current: None }
+    }
+
+    /// The next rows, with little more than [`BATCH_BYTES`] of texts; none at the end.
+    fn next_batch(&mut self, schema: &SchemaRef) -> Result<Option<RecordBatch>, EventStoreError> {
+        let (mut persons, mut current) = (FixedSizeBinaryBuilder::new(16), FixedSizeBinaryBuilder::new(16));
+        let (mut distinct_ids, mut properties) = (StringBuilder::new(), StringBuilder::new());
+        let mut bytes = 0;
+        while bytes < BATCH_BYTES {
+            let Some(person) = &mut self.current else {
+                let Some(next) = self.persons.next() else { break };
+                self.current = Some(PersonRow::new(self.project, next)?);
+                continue;
+            };
+            let Some((id, distinct_id)) = person.distinct_ids.next() else {
+                self.current = None;
+                continue;
+            };
+            persons.append_value(id.as_bytes())?;
+            current.append_value(person.id.as_bytes())?;
+            distinct_ids.append_value(&distinct_id);
+            properties.append_value(&person.properties);
+            bytes += distinct_id.len() + person.properties.len() + 2 * id.as_bytes().len();
+        }
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(persons.finish()),
+            Arc::new(current.finish()),
+            Arc::new(distinct_ids.finish()),
+            Arc::new(properties.finish()),
+        ];
+        Ok(Some(RecordBatch::try_new(schema.clone(), columns)?))
+    }
+}
+
+impl PersonRow {
+    fn new(project: ProjectId, person: PersonDetails) -> Result<PersonRow, EventStoreError> {
+        let mut known = HashSet::new();
+        let ids = person.distinct_ids.into_iter().map(|text| (derive_person_id(project, &text), text));
+        let ids = ids.filter(|(id, _)| known.insert(*id)).collect::<Vec<_>>();
+        let properties = serde_json::to_string(&person.properties)?;
+        Ok(PersonRow { id: person.id, properties, distinct_ids: ids.into_iter() })
     }
 }
 
@@ -98,29 +170,17 @@ impl FileWriter {
         Ok(FileWriter { schema, writer, rows: 0 })
     }
 
-    /// Writes the rows of a page, as a row group.
-    fn write(&mut self, project: ProjectId, page: &[PersonDetails]) -> Result<(), EventStoreError> {
-        let (mut persons, mut current) = (FixedSizeBinaryBuilder::new(16), FixedSizeBinaryBuilder::new(16));
-        let (mut distinct_ids, mut properties) = (StringBuilder::new(), StringBuilder::new());
-        for person in page {
-            let json = serde_json::to_string(&person.properties)?;
-            for (id, distinct_id) in ids_of(project, person) {
-                persons.append_value(id.as_bytes())?;
-                current.append_value(person.id.as_bytes())?;
-                distinct_ids.append_value(distinct_id);
-                properties.append_value(&json);
+    /// Writes rows until there are no more, or the file is full: then it returns true.
+    fn fill(&mut self, rows: &mut PersonRows) -> Result<bool, EventStoreError> {
+        while self.writer.bytes_written() + self.writer.in_progress_size() < FILE_BYTES {
+            let Some(batch) = rows.next_batch(&self.schema)? else { return Ok(false) };
+            self.rows += batch.num_rows() as u64;
+            self.writer.write(&batch)?;
+            if self.writer.memory_size() >= ROW_GROUP_BYTES {
+                self.writer.flush()?;
             }
         }
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(persons.finish()),
-            Arc::new(current.finish()),
-            Arc::new(distinct_ids.finish()),
-            Arc::new(properties.finish()),
-        ];
-        let rows = RecordBatch::try_new(self.schema.clone(), columns)?;
-        self.rows += rows.num_rows() as u64;
-        self.writer.write(&rows)?;
-        Ok(self.writer.flush()?)
+        Ok(true)
     }
 
     fn finish(self) -> Result<PersonsFile, EventStoreError> {
@@ -128,9 +188,25 @@ impl FileWriter {
     }
 }
 
-/// The distinct ids of a person, each once, with the ids that they have without merges.
-fn ids_of(project: ProjectId, person: &PersonDetails) -> impl Iterator<Item = (Uuid, &str)> {
-    let mut known = HashSet::new();
-    let ids = person.distinct_ids.iter().map(move |text| (derive_person_id(project, text), text.as_str()));
-    ids.filter(move |(id, _)| known.insert(*id))
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn properties_that_are_repeated_are_written_in_small_batches() {
+        let properties = json!({"text": "x".repeat(1 << 20)}).as_object().unwrap().clone();
+        let distinct_ids = (0..100).map(|number| number.to_string()).chain(["0".to_owned()]).collect();
+        let person = PersonDetails { distinct_ids, properties, ..PersonDetails::default() };
+        let last = PersonDetails { distinct_ids: vec!["last".to_owned()], ..PersonDetails::default() };
+        let mut rows = PersonRows::new(1, vec![PersonDetails::default(), person, last]);
+        let schema = file_schema();
+        let mut batches = Vec::new();
+        while let Some(batch) = rows.next_batch(&schema).unwrap() {
+            batches.push(batch.num_rows());
+        }
+        assert_eq!(batches.iter().sum::<usize>(), 101, "each distinct id once");
+        assert!(batches.iter().all(|rows| *rows <= 5), "{batches:?}");
+    }
 }

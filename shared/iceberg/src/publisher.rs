@@ -1,19 +1,22 @@
-//! Publishes new versions of the two tables of a project, and deletes files that no version needs.
+//! Publishes new versions of the two tables of a project.
 //!
 //! Must stay true: the version that a new one follows is read before the manifest, so no version is older than the one before it;
 //! files are stored before the version that names them, and deleted ten minutes after a version replaced them, as long as
-//! the segments that they name exist; a publisher that stops anywhere leaves the table as it was, or the new version.
+//! the segments that they name exist; a publisher that stops anywhere leaves the table as it was, or the new version; one that
+//! fails deletes what it has written.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt};
 use pennon_analytics::scan::Micros;
 use pennon_core::ids;
+use pennon_core::store::StoreError;
 use pennon_core::store::keys::ProjectId;
-use pennon_eventstore::{
-    EventStore, EventStoreError, GRACE_MICROS, ORPHANED_MICROS, TableFiles, TableInputs,
-};
+use pennon_eventstore::{EventStore, EventStoreError, SegmentColumns, TableFiles, TableInputs, TableSegment};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::columns::{TableSchema, events_schema};
@@ -22,20 +25,30 @@ use crate::metadata::{LAYOUT, NewSnapshot, ReplacedFile, TableState, TableVersio
 use crate::persons::{persons_schema, write_persons};
 use crate::version_log::VersionLog;
 
+#[cfg(test)]
+mod tests;
+
 /// Attempts to publish while other publishers do.
 const ATTEMPTS: usize = 5;
-/// Time between versions of the persons table when only distinct ids and properties changed. Its data is written as a whole.
+/// Time between versions of the persons table. Its data is written as a whole.
 const PERSONS_INTERVAL: Micros = 10 * 60 * 1_000_000;
+/// Footers of segments that are read concurrently.
+const FOOTERS_AT_ONCE: usize = 16;
+/// In place of the data of a persons table: the project has too many.
+const TOO_MANY: &str = "too many persons";
+
+/// The current time.
+pub type Clock<'a> = &'a (dyn Fn() -> Micros + Sync);
 
 /// A table of a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Table {
+pub(crate) enum Table {
     Events,
     Persons,
 }
 
 impl Table {
-    fn folder(self, project: ProjectId) -> String {
+    pub(crate) fn folder(self, project: ProjectId) -> String {
         let name = match self {
             Table::Events => "events",
             Table::Persons => "persons",
@@ -44,8 +57,21 @@ impl Table {
     }
 }
 
-fn project_folder(project: ProjectId) -> String {
+pub(crate) fn project_folder(project: ProjectId) -> String {
     format!("project={project}")
+}
+
+/// Which tables are published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PublicationMode {
+    /// The events, whose files exist already.
+    EventsOnly,
+    /// Both; the persons ten minutes after their last version.
+    Regular,
+    /// Both at once.
+    AtOnce,
+    /// Both at once, without what only erased data has needed: columns, and data files of publishers that stopped.
+    AfterErasure,
 }
 
 /// What a call published.
@@ -65,85 +91,144 @@ struct TableContent {
     written: Vec<String>,
 }
 
+/// A call.
+struct Run<'a> {
+    project: ProjectId,
+    mode: PublicationMode,
+    clock: Clock<'a>,
+    start: Instant,
+    time: Duration,
+}
+
+impl Run<'_> {
+    fn interval(&self, table: Table) -> Micros {
+        match (table, self.mode) {
+            (Table::Persons, PublicationMode::Regular) => PERSONS_INTERVAL,
+            _ => 0,
+        }
+    }
+}
+
+type ColumnsByObject = HashMap<String, Arc<SegmentColumns>>;
+
 /// Publishes the tables of all projects. Remembers the newest versions, so a call that has nothing to publish reads no object.
 #[derive(Debug)]
 pub struct TablePublisher {
-    events: EventStore,
-    files: TableFiles,
+    pub(crate) events: EventStore,
+    pub(crate) files: TableFiles,
     newest: Mutex<HashMap<(ProjectId, Table), TableVersion>>,
+    /// The columns of the segments of the last version.
+    columns: Mutex<HashMap<ProjectId, ColumnsByObject>>,
+    /// When a project had too many persons.
+    refused: Mutex<HashMap<ProjectId, Micros>>,
 }
 
 impl TablePublisher {
     /// A publisher of the events of `events`.
     pub fn new(events: EventStore) -> TablePublisher {
         let files = events.table_files().clone();
-        TablePublisher { events, files, newest: Mutex::default() }
+        let (newest, columns, refused) = Default::default();
+        TablePublisher { events, files, newest, columns, refused }
     }
 
-    /// Publishes both tables of a project if they changed, and deletes files that were replaced ten minutes before `now`.
-    pub async fn publish(&self, project: ProjectId, now: Micros) -> Result<Publication, EventStoreError> {
-        self.publish_all(project, now, PERSONS_INTERVAL).await
+    /// Publishes the tables of a project if they changed, and deletes files that were replaced ten minutes ago. What is not
+    /// collected within `time` is not published.
+    ///
+    /// A failure of one table does not keep the other from being published; the first error is returned.
+    pub async fn publish(
+        &self,
+        project: ProjectId,
+        mode: PublicationMode,
+        clock: Clock<'_>,
+        time: Duration,
+    ) -> Result<Publication, EventStoreError> {
+        let run = Run { project, mode, clock, start: Instant::now(), time };
+        let (events, persons) = self.publish_tables(&run).await;
+        Ok(Publication { events: events?, persons: persons? })
     }
 
-    /// As [`TablePublisher::publish`], at once after data was erased, if the project has tables. Returns none if it has not.
+    /// As [`TablePublisher::publish`] without a limit of time, if the project has tables. Returns none if it has not.
     pub async fn republish(
         &self,
         project: ProjectId,
-        now: Micros,
+        mode: PublicationMode,
+        clock: Clock<'_>,
     ) -> Result<Option<Publication>, EventStoreError> {
-        if self.files.list(&project_folder(project)).await?.is_empty() {
+        let listed = self.files.list(&project_folder(project)).await?;
+        if listed.is_empty() {
             return Ok(None);
         }
-        self.publish_all(project, now, 0).await.map(Some)
+        let run = Run { project, mode, clock, start: Instant::now(), time: Duration::MAX };
+        let (events, persons) = self.publish_tables(&run).await;
+        if mode == PublicationMode::AfterErasure && matches!(persons, Ok(true)) {
+            self.remove_unnamed_data(project, listed).await?;
+        }
+        Ok(Some(Publication { events: events?, persons: persons? }))
     }
 
-    /// The persons first: events whose persons are merged already count right with the new ones only.
-    async fn publish_all(
+    /// The events first, as segments that their last version names are being deleted.
+    async fn publish_tables(
         &self,
-        project: ProjectId,
-        now: Micros,
-        persons_interval: Micros,
-    ) -> Result<Publication, EventStoreError> {
-        let persons = match self.publish_table(project, Table::Persons, now, persons_interval).await {
-            Err(EventStoreError::TooLarge(cause)) => {
-                tracing::warn!(project, cause, "the project has too many persons for a table of them");
-                self.remove_folder(&Table::Persons.folder(project)).await?;
-                self.forget(project, Table::Persons);
-                false
-            }
-            published => published?,
+        run: &Run<'_>,
+    ) -> (Result<bool, EventStoreError>, Result<bool, EventStoreError>) {
+        let events = self.publish_table(run, Table::Events).await;
+        let persons = match run.mode {
+            PublicationMode::EventsOnly => Ok(false),
+            _ => self.publish_table(run, Table::Persons).await,
         };
-        let events = self.publish_table(project, Table::Events, now, 0).await?;
-        Ok(Publication { events, persons })
+        (events, persons)
     }
 
-    async fn publish_table(
-        &self,
-        project: ProjectId,
-        table: Table,
-        now: Micros,
-        interval: Micros,
-    ) -> Result<bool, EventStoreError> {
+    async fn publish_table(&self, run: &Run<'_>, table: Table) -> Result<bool, EventStoreError> {
+        let published = self.publish_new(run, table).await;
+        // Also when nothing can be published.
+        let removed = self.remove_due_of_remembered(run.project, table, (run.clock)()).await;
+        let published = published?;
+        removed.map(|()| published)
+    }
+
+    async fn publish_new(&self, run: &Run<'_>, table: Table) -> Result<bool, EventStoreError> {
+        let project = run.project;
+        if table == Table::Persons && self.is_refused(run) {
+            return Ok(false);
+        }
         let log = VersionLog::new(self.files.clone(), table.folder(project));
         for _ in 0..ATTEMPTS {
             // Before the manifest.
-            let former = match self.remembered(project, table) {
+            let remembered = self.remembered(project, table);
+            let is_remembered = remembered.is_some();
+            let former = match remembered {
                 Some(version) => Some(version),
                 None => log.newest().await?,
             };
+            if let Some(former) = &former {
+                self.remember(project, table, former.clone());
+            }
             let inputs = self.events.table_inputs(project).await?;
-            let state = self.state(project, table, &inputs)?;
-            if is_current(former.as_ref(), &state, &inputs, now, interval) {
-                if let Some(former) = former {
-                    let version = self.remove_replaced(former, now).await?;
-                    self.remember(project, table, version);
-                }
+            let state = self.state(project, table, &inputs);
+            if is_current(former.as_ref(), &state, &inputs, (run.clock)(), run.interval(table)) {
                 return Ok(false);
             }
-            let content = self.content(project, table, &inputs, former.as_ref()).await?;
-            match self.commit(&log, former, state, content, now).await? {
+            if let Some(former) = &former
+                && is_remembered
+                && !log.is_newest(former.number).await?
+            {
+                // Other publishers were faster, maybe so long ago that their metadata was deleted and could be created again.
+                self.forget(project, table);
+                continue;
+            }
+            let (content, state) = match self.content(run, table, &inputs, former.as_ref()).await {
+                Err(EventStoreError::TooLarge(cause)) if table == Table::Persons => {
+                    tracing::warn!(project, cause, "the project has too many persons for a table of them");
+                    match self.withdraw_persons(run, former.as_ref(), state).await? {
+                        Some(empty) => empty,
+                        None => return Ok(false),
+                    }
+                }
+                content => (content?, state),
+            };
+            match self.commit(&log, former, state, content, run).await? {
                 Some(version) => {
-                    let version = self.remove_replaced(version, now).await?;
                     self.remember(project, table, version);
                     return Ok(true);
                 }
@@ -153,33 +238,49 @@ impl TablePublisher {
         Err(EventStoreError::Contended)
     }
 
-    fn state(
-        &self,
-        project: ProjectId,
-        table: Table,
-        inputs: &TableInputs,
-    ) -> Result<TableState, EventStoreError> {
+    fn state(&self, project: ProjectId, table: Table, inputs: &TableInputs) -> TableState {
         let (merges, data) = match table {
             Table::Events => (String::new(), inputs.live.clone()),
             Table::Persons => (inputs.merges.clone(), inputs.distinct_ids.clone()),
         };
-        Ok(TableState { layout: LAYOUT, location: self.files.location(&table.folder(project)), merges, data })
+        TableState { layout: LAYOUT, location: self.files.location(&table.folder(project)), merges, data }
     }
 
-    /// Collects the data files of a new version. Those of persons are written.
+    /// Collects the data files of a new version. Those of persons are written, and deleted if not all can be.
     async fn content(
         &self,
-        project: ProjectId,
+        run: &Run<'_>,
         table: Table,
         inputs: &TableInputs,
         former: Option<&TableVersion>,
     ) -> Result<TableContent, EventStoreError> {
-        if table == Table::Persons {
-            return self.persons_content(project).await;
+        let written = Mutex::default();
+        let content = async {
+            match table {
+                Table::Events => self.events_content(run, inputs, former).await,
+                Table::Persons => self.persons_content(run.project, &written).await,
+            }
+        };
+        let left = run.time.saturating_sub(run.start.elapsed());
+        let content = tokio::time::timeout(left, content).await.unwrap_or_else(|_| {
+            let cause = "the time for tables is over; the next run starts again".to_owned();
+            Err(StoreError::Busy(cause).into())
+        });
+        if content.is_err() {
+            self.discard(&written.into_inner().unwrap_or_else(PoisonError::into_inner)).await;
         }
+        content
+    }
+
+    async fn events_content(
+        &self,
+        run: &Run<'_>,
+        inputs: &TableInputs,
+        former: Option<&TableVersion>,
+    ) -> Result<TableContent, EventStoreError> {
+        let columns = self.segment_columns(run.project, &inputs.segments).await?;
         let (mut segments, mut files) = (Vec::new(), Vec::new());
-        for segment in &inputs.segments {
-            let columns = self.events.segment_columns(segment).await?;
+        for (segment, columns) in inputs.segments.iter().zip(columns) {
             files.push(DataFile {
                 location: self.files.location_of_object(segment.object()),
                 bytes: segment.bytes(),
@@ -190,25 +291,87 @@ impl TablePublisher {
             segments.push((segment.rows(), columns));
         }
         let former = former.map_or(&[][..], |former| &former.fields);
-        Ok(TableContent { schema: events_schema(&segments, former), files, written: Vec::new() })
+        let keeps_former = run.mode != PublicationMode::AfterErasure;
+        Ok(TableContent {
+            schema: events_schema(&segments, former, keeps_former),
+            files,
+            written: Vec::new(),
+        })
     }
 
-    async fn persons_content(&self, project: ProjectId) -> Result<TableContent, EventStoreError> {
-        let content =
-            Mutex::new(TableContent { schema: persons_schema(), files: Vec::new(), written: Vec::new() });
-        let added = &content;
+    /// The columns of segments. Reads the footers of those that the last call did not have.
+    async fn segment_columns(
+        &self,
+        project: ProjectId,
+        segments: &[TableSegment],
+    ) -> Result<Vec<Arc<SegmentColumns>>, EventStoreError> {
+        let known = lock(&self.columns).get(&project).cloned().unwrap_or_default();
+        let new = segments.iter().filter(|segment| !known.contains_key(segment.object()));
+        let read = async |segment: &TableSegment| {
+            let columns = self.events.segment_columns(segment).await?;
+            Ok::<_, EventStoreError>((segment.object().to_owned(), Arc::new(columns)))
+        };
+        // Collected, because a closure that is held while waiting keeps the compiler from seeing that this can be sent.
+        let reads = new.map(read).collect::<Vec<_>>();
+        let reads = futures::stream::iter(reads).buffer_unordered(FOOTERS_AT_ONCE);
+        let mut all = reads.try_collect::<ColumnsByObject>().await?;
+        all.extend(known);
+        let live =
+            segments.iter().filter_map(|segment| all.remove_entry(segment.object())).collect::<Vec<_>>();
+        let columns = live.iter().map(|(_, columns)| columns.clone()).collect();
+        lock(&self.columns).insert(project, live.into_iter().collect());
+        Ok(columns)
+    }
+
+    /// Writes the data files of persons. Their names are in `written` before they are.
+    async fn persons_content(
+        &self,
+        project: ProjectId,
+        written: &Mutex<Vec<String>>,
+    ) -> Result<TableContent, EventStoreError> {
+        let files = Mutex::new(Vec::new());
+        let added = &files;
         write_persons(&self.events, project, |file| async move {
             let name = format!("{}/data/{}.parquet", Table::Persons.folder(project), Uuid::new_v4());
             let bytes = file.bytes.len() as u64;
+            lock(written).push(name.clone());
             self.create(&name, file.bytes).await?;
             let location = self.files.location(&name);
-            let mut added = added.lock().unwrap_or_else(PoisonError::into_inner);
-            added.files.push(DataFile { location, bytes, rows: file.rows, times: None, event_names: None });
-            added.written.push(name);
+            lock(added).push(DataFile { location, bytes, rows: file.rows, times: None, event_names: None });
             Ok(())
         })
         .await?;
-        Ok(content.into_inner().unwrap_or_else(PoisonError::into_inner))
+        let files = files.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(TableContent { schema: persons_schema(), files, written: lock(written).clone() })
+    }
+
+    /// Whether the project had too many persons a short time ago: to find that out, all are read.
+    fn is_refused(&self, run: &Run<'_>) -> bool {
+        let refused = lock(&self.refused).get(&run.project).copied();
+        let until = refused.map(|at| at.saturating_add(run.interval(Table::Persons)));
+        until.is_some_and(|until| until > (run.clock)())
+    }
+
+    /// Ends the persons table of a project with too many. Returns the empty version that follows one with data: readers have ten
+    /// minutes; the run after them deletes the table.
+    async fn withdraw_persons(
+        &self,
+        run: &Run<'_>,
+        former: Option<&TableVersion>,
+        state: TableState,
+    ) -> Result<Option<(TableContent, TableState)>, EventStoreError> {
+        let now = (run.clock)();
+        lock(&self.refused).insert(run.project, now);
+        let Some(former) = former else { return Ok(None) };
+        if former.state.data != TOO_MANY {
+            let content = TableContent { schema: persons_schema(), files: Vec::new(), written: Vec::new() };
+            return Ok(Some((content, TableState { data: TOO_MANY.to_owned(), ..state })));
+        }
+        if former.files.replaced.iter().all(|file| file.is_due(now)) {
+            self.remove_folder(&Table::Persons.folder(run.project)).await?;
+            self.forget(run.project, Table::Persons);
+        }
+        Ok(None)
     }
 
     /// Stores the lists of a new version, and publishes it. Returns none if another publisher was faster.
@@ -218,32 +381,45 @@ impl TablePublisher {
         former: Option<TableVersion>,
         state: TableState,
         content: TableContent,
-        now: Micros,
+        run: &Run<'_>,
     ) -> Result<Option<TableVersion>, EventStoreError> {
         let TableContent { schema, files, written } = content;
-        let mut version = TableVersion::next(former.as_ref(), &schema.fields, state, now);
+        let mut version = TableVersion::next(former.as_ref(), &schema.fields, state, (run.clock)());
         let snapshot =
             i64::try_from(ids::random_below(i64::MAX.cast_unsigned())).unwrap_or(version.sequence).max(1);
         let ids = SnapshotIds { snapshot, sequence: version.sequence };
         version.files.own = written;
-        let manifest_list = self.write_lists(log, ids, &mut version, &files).await?;
+        let stored = self.write_lists(log, ids, &mut version, &files).await;
+        // The time of the commit: readers use the former version until then.
+        let now = (run.clock)();
         version.files.replaced = former.iter().flat_map(|former| replaced_files(log, former, now)).collect();
-        let snapshot = NewSnapshot {
-            id: ids.snapshot,
-            manifest_list,
-            files: files.len(),
-            rows: files.iter().map(|file| file.rows).sum(),
-            bytes: files.iter().map(|file| file.bytes).sum(),
+        let encoded = stored.and_then(|manifest_list| {
+            let snapshot = NewSnapshot {
+                id: ids.snapshot,
+                manifest_list,
+                files: files.len(),
+                rows: files.iter().map(|file| file.rows).sum(),
+                bytes: files.iter().map(|file| file.bytes).sum(),
+            };
+            Ok(version.encode(&schema, &snapshot)?)
+        });
+        let body = match encoded {
+            Ok(body) => body,
+            Err(error) => {
+                self.discard(&version.files.own).await;
+                return Err(error);
+            }
         };
-        let body = version.encode(&schema, &snapshot)?;
-        if log.commit(version.number, body).await? {
+        // After an error here the version may be published, so its files stay; if it is not, the sweep finds them.
+        if log.commit(&version, body).await? {
             return Ok(Some(version));
         }
-        self.files.remove(&version.files.own).await?;
+        self.discard(&version.files.own).await;
         Ok(None)
     }
 
-    /// Stores manifest and manifest list, and adds them to the files of the version. Returns the location of the list.
+    /// Stores manifest and manifest list, whose names are added to the files of the version before. Returns the location of the
+    /// list.
     async fn write_lists(
         &self,
         log: &VersionLog,
@@ -257,86 +433,44 @@ impl TablePublisher {
         if !files.is_empty() {
             let bytes = manifest(ids, (version.schema_id, &schema), files, ids::random_bytes());
             let (name, size) = (name("manifest"), bytes.len() as u64);
+            version.files.own.push(name.clone());
             self.create(&name, bytes).await?;
             stored = Some((self.files.location(&name), size));
-            version.files.own.push(name);
         }
         let stored = stored.as_ref().map(|(location, size)| (location.as_str(), *size));
         let list = manifest_list(ids, stored, files, ids::random_bytes());
         let name = name("list");
+        version.files.own.push(name.clone());
         self.create(&name, list).await?;
-        let location = self.files.location(&name);
-        version.files.own.push(name);
-        Ok(location)
+        Ok(self.files.location(&name))
     }
 
     async fn create(&self, name: &str, bytes: Bytes) -> Result<(), EventStoreError> {
         if self.files.create(name, bytes).await? { Ok(()) } else { Err(EventStoreError::Contended) }
     }
 
-    /// Deletes the files that were replaced ten minutes before `now`. Returns the version with those that are left.
-    async fn remove_replaced(
-        &self,
-        mut version: TableVersion,
-        now: Micros,
-    ) -> Result<TableVersion, EventStoreError> {
-        let (due, left): (Vec<_>, Vec<_>) =
-            version.files.replaced.into_iter().partition(|file| is_due(file, now));
-        let due = due.into_iter().map(|file| file.name).collect::<Vec<_>>();
-        self.files.remove(&due).await?;
-        version.files.replaced = left;
-        Ok(version)
-    }
-
-    /// Deletes files that no version names, because a publisher stopped, and that are a day old. Returns their number.
-    pub async fn sweep(&self, project: ProjectId, now: Micros) -> Result<usize, EventStoreError> {
-        let mut removed = 0;
-        for table in [Table::Persons, Table::Events] {
-            let folder = table.folder(project);
-            let log = VersionLog::new(self.files.clone(), folder.clone());
-            let listed = self.files.list(&folder).await?;
-            // After the list: a file of a version that was published since is less than a day old.
-            let Some(version) = log.newest().await? else { continue };
-            let mut needed = HashSet::from([log.metadata_file(version.number), log.hint_file()]);
-            needed.extend(version.files.own.iter().cloned());
-            needed.extend(version.files.replaced.into_iter().map(|file| file.name));
-            let is_old = |at: Micros| at.saturating_add(ORPHANED_MICROS) <= now;
-            let unused = listed.into_iter().filter(|(name, at)| is_old(*at) && !needed.contains(name));
-            let unused = unused.map(|(name, _)| name).collect::<Vec<_>>();
-            self.files.remove(&unused).await?;
-            removed += unused.len();
+    /// Deletes files that no version will name.
+    async fn discard(&self, names: &[String]) {
+        if let Err(error) = self.files.remove(names).await {
+            tracing::warn!(?names, %error, "files of a table that was not published are left to the sweep");
         }
-        Ok(removed)
     }
 
-    /// Deletes the tables of a project, which nothing publishes any more. Returns the number of their files.
-    pub async fn remove_tables(&self, project: ProjectId) -> Result<usize, EventStoreError> {
-        [Table::Persons, Table::Events].into_iter().for_each(|table| self.forget(project, table));
-        self.remove_folder(&project_folder(project)).await
+    pub(crate) fn remembered(&self, project: ProjectId, table: Table) -> Option<TableVersion> {
+        lock(&self.newest).get(&(project, table)).cloned()
     }
 
-    async fn remove_folder(&self, folder: &str) -> Result<usize, EventStoreError> {
-        let listed = self.files.list(folder).await?;
-        let names = listed.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
-        self.files.remove(&names).await?;
-        Ok(names.len())
+    pub(crate) fn remember(&self, project: ProjectId, table: Table, version: TableVersion) {
+        lock(&self.newest).insert((project, table), version);
     }
 
-    fn versions(&self) -> std::sync::MutexGuard<'_, HashMap<(ProjectId, Table), TableVersion>> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn forget(&self, project: ProjectId, table: Table) {
+        lock(&self.newest).remove(&(project, table));
     }
+}
 
-    fn remembered(&self, project: ProjectId, table: Table) -> Option<TableVersion> {
-        self.versions().get(&(project, table)).cloned()
-    }
-
-    fn remember(&self, project: ProjectId, table: Table, version: TableVersion) {
-        self.versions().insert((project, table), version);
-    }
-
-    fn forget(&self, project: ProjectId, table: Table) {
-        self.versions().remove(&(project, table));
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether nothing has to be published. A project without events gets no table, but one that had some keeps an empty one.
@@ -350,12 +484,8 @@ fn is_current(
     let Some(former) = former else { return inputs.segments.is_empty() };
     // Without an interval, a clock that is behind that of the last publisher must not delay anything.
     let is_early = interval > 0 && former.updated_ms.saturating_mul(1000).saturating_add(interval) > now;
-    former.state == *state
-        || is_early && former.state == TableState { data: former.state.data.clone(), ..state.clone() }
-}
-
-fn is_due(file: &ReplacedFile, now: Micros) -> bool {
-    file.at.saturating_add(GRACE_MICROS) <= now
+    let is_in_place = former.state.layout == state.layout && former.state.location == state.location;
+    former.state == *state || is_early && is_in_place
 }
 
 /// The files that the version after `former` replaces: all of `former`, and those that it replaced itself less than ten minutes

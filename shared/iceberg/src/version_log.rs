@@ -3,7 +3,8 @@
 //! `metadata/vN.metadata.json` and `metadata/version-hint.text`, as Iceberg's catalog of folders has them, so that engines find
 //! the newest version by the location of the table alone. Must stay true: a version is committed by creating its metadata file,
 //! which succeeds for one of several publishers; the hint is written after it, and never stays below the newest version
-//! when all publishers have ended.
+//! when all publishers have ended. Metadata of replaced versions is deleted, so a number can be created a second time by a publisher
+//! that slept since: it finds the hint, or a later version, and withdraws.
 
 use bytes::Bytes;
 use pennon_eventstore::{EventStoreError, TableFiles};
@@ -43,10 +44,7 @@ impl VersionLog {
     /// Reads the newest version, if there is one, and completes its publication if the publisher stopped before the hint.
     pub(crate) async fn newest(&self) -> Result<Option<TableVersion>, EventStoreError> {
         for _ in 0..READ_ATTEMPTS {
-            let listed = self.files.list(&format!("{}/metadata", self.folder)).await?;
-            let Some(number) = listed.iter().filter_map(|(name, _)| number_of(name)).max() else {
-                return Ok(None);
-            };
+            let Some(number) = self.highest().await? else { return Ok(None) };
             if let Some(body) = self.files.get(&self.metadata_file(number)).await? {
                 let version = TableVersion::parse(number, &body).unwrap_or_else(|error| {
                     tracing::warn!(folder = self.folder, number, %error, "a table's metadata cannot be read");
@@ -61,18 +59,47 @@ impl VersionLog {
         Err(EventStoreError::Contended)
     }
 
+    /// The highest number of a version.
+    async fn highest(&self) -> Result<Option<u64>, EventStoreError> {
+        let listed = self.files.list(&format!("{}/metadata", self.folder)).await?;
+        Ok(listed.iter().filter_map(|(name, _)| number_of(name)).max())
+    }
+
     /// The number in the hint; none if there is none.
     async fn hint(&self) -> Result<Option<u64>, EventStoreError> {
         let hint = self.files.get(&self.hint_file()).await?;
         Ok(hint.and_then(|hint| std::str::from_utf8(&hint).ok()?.trim().parse().ok()))
     }
 
+    /// Whether this version exists and is the one that the hint names. A publisher that remembers a version compares it before it
+    /// publishes the next one.
+    pub(crate) async fn is_newest(&self, number: u64) -> Result<bool, EventStoreError> {
+        let is_hinted = self.hint().await? == Some(number);
+        Ok(is_hinted && self.exists(number).await?)
+    }
+
+    async fn exists(&self, number: u64) -> Result<bool, EventStoreError> {
+        Ok(self.files.get(&self.metadata_file(number)).await?.is_some())
+    }
+
     /// Publishes the metadata file of a version. Returns false if another publisher has published a version with this number.
-    pub(crate) async fn commit(&self, number: u64, body: Bytes) -> Result<bool, EventStoreError> {
-        if !self.files.create(&self.metadata_file(number), body).await? {
+    pub(crate) async fn commit(&self, version: &TableVersion, body: Bytes) -> Result<bool, EventStoreError> {
+        let name = self.metadata_file(version.number);
+        if !self.files.create(&name, body).await? {
             return Ok(false);
         }
-        self.write_hint(number).await?;
+        if self.hint().await?.is_some_and(|hint| hint > version.number)
+            && let Some(newest) = self.newest().await?
+            && newest.number > version.number
+        {
+            if newest.follows(version) {
+                return Ok(true);
+            }
+            // Its publisher does not know this version: an earlier one had the number, and its metadata was deleted.
+            self.files.remove(&[name]).await?;
+            return Ok(false);
+        }
+        self.write_hint(version.number).await?;
         Ok(true)
     }
 
@@ -83,11 +110,19 @@ impl VersionLog {
         loop {
             self.files.replace(&self.hint_file(), Bytes::from(newest.to_string())).await?;
             let hinted = newest;
-            while self.files.get(&self.metadata_file(newest + 1)).await?.is_some() {
+            while self.exists(newest + 1).await? {
                 newest += 1;
             }
-            if newest == hinted {
+            if newest > hinted {
+                continue;
+            }
+            if self.exists(hinted).await? {
                 return Ok(());
+            }
+            // After a long pause, this version and those after it may be deleted.
+            match self.highest().await? {
+                Some(highest) if highest > hinted => newest = highest,
+                _ => return Ok(()),
             }
         }
     }
@@ -101,7 +136,47 @@ fn number_of(name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::metadata::TableState;
+    use pennon::embedded::Embedded;
+    use pennon_eventstore::EventStore;
+
+    async fn log(folder: &std::path::Path) -> VersionLog {
+        let store = Embedded::in_memory().await.unwrap().store(None);
+        let events = EventStore::open(store, &format!("file://{}", folder.display())).unwrap();
+        VersionLog::new(events.table_files().clone(), "project=1/events".to_owned())
+    }
+
+    fn version(number: u64) -> TableVersion {
+        let mut version = TableVersion::next(None, &[], TableState::default(), 0);
+        version.number = number;
+        version.files.own = vec![format!("list-{number}-{}", version.uuid)];
+        version
+    }
+
+    #[tokio::test]
+    async fn a_number_that_was_deleted_is_not_published_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = log(folder.path()).await;
+        let body = || Bytes::from(uuid::Uuid::new_v4().to_string());
+        for number in [1, 2, 3] {
+            assert!(log.commit(&version(number), body()).await.unwrap());
+        }
+        assert!(log.is_newest(3).await.unwrap());
+        log.files.remove(&[log.metadata_file(2)]).await.unwrap();
+        assert!(!log.commit(&version(2), body()).await.unwrap());
+        assert!(!log.exists(2).await.unwrap());
+        assert!(!log.commit(&version(3), body()).await.unwrap());
+        assert_eq!(log.hint().await.unwrap(), Some(3));
+        for number in [1, 2, 4] {
+            assert!(!log.is_newest(number).await.unwrap());
+        }
+        // A publisher that slept before it wrote the hint.
+        log.files.remove(&[log.metadata_file(1)]).await.unwrap();
+        log.write_hint(1).await.unwrap();
+        assert_eq!(log.hint().await.unwrap(), Some(3));
+    }
 
     #[test]
     fn only_metadata_files_are_versions() {

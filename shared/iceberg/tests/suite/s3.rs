@@ -8,7 +8,7 @@ use pennon_eventstore::{EventStore, GRACE_MICROS};
 use pennon_iceberg::TablePublisher;
 use serde_json::{Value, json};
 
-use crate::support::{MINUTE, NOW, PROJECT, event};
+use crate::support::{MINUTE, NOW, PROJECT, PublishAt, event};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn tables_in_a_bucket_are_committed_once_and_swept() {
@@ -28,7 +28,7 @@ async fn tables_in_a_bucket_are_committed_once_and_swept() {
     for round in 1..=3 {
         events.append(PROJECT, &[event(round, "ada", json!({"n": 1}))], at).await.unwrap();
         events.compact_blocks(PROJECT, at).await.unwrap();
-        let runs = publishers.iter().map(|publisher| publisher.publish(PROJECT, at));
+        let runs = publishers.iter().map(|publisher| publisher.publish_at(at));
         let runs = futures::future::join_all(runs).await.into_iter().map(Result::unwrap).collect::<Vec<_>>();
         assert_eq!(runs.iter().filter(|run| run.events).count(), 1, "{runs:?}");
         at += 11 * MINUTE;
@@ -43,8 +43,8 @@ async fn tables_in_a_bucket_are_committed_once_and_swept() {
     assert_eq!(metadata["location"], format!("{url}/iceberg/{folder}"));
     assert_eq!(metadata["snapshots"][0]["summary"]["total-records"], "3");
     // Only the last version is left after the grace period.
-    publishers[0].publish(PROJECT, at + GRACE_MICROS).await.unwrap();
-    publishers[1].publish(PROJECT, at + GRACE_MICROS).await.unwrap();
+    publishers[0].publish_at(at + GRACE_MICROS).await.unwrap();
+    publishers[1].publish_at(at + GRACE_MICROS).await.unwrap();
     let left = files().await;
     assert_eq!(left.len(), 9, "{left:?}");
     assert_eq!(publishers[0].remove_tables(PROJECT).await.unwrap(), 9);

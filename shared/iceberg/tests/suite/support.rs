@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use pennon::embedded::Embedded;
 use pennon_core::store::Store;
-use pennon_eventstore::{Event, EventStore, PersonRecord};
-use pennon_iceberg::TablePublisher;
+use pennon_eventstore::{Event, EventStore, EventStoreError, PersonRecord};
+use pennon_iceberg::{Publication, PublicationMode, TablePublisher};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -60,10 +61,34 @@ impl Place {
         self.events.add_persons(PROJECT, vec![record], NOW).await.unwrap();
     }
 
+    /// The files of a folder of the event store.
+    pub fn object_files(&self, folder: &str) -> Vec<PathBuf> {
+        std::fs::read_dir(self.root().join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect()
+    }
+
     /// The objects of the live segments.
     pub async fn live(&self) -> BTreeSet<String> {
         let files = self.events.live_files(PROJECT).await.unwrap();
         files.segments.into_iter().map(|segment| segment.object).collect()
+    }
+}
+
+/// Calls of a publisher at one moment.
+pub trait PublishAt {
+    /// As a regular run.
+    async fn publish_at(&self, now: i64) -> Result<Publication, EventStoreError>;
+
+    /// As a command that has erased data.
+    async fn republish_at(&self, now: i64) -> Result<Option<Publication>, EventStoreError>;
+}
+
+impl PublishAt for TablePublisher {
+    async fn publish_at(&self, now: i64) -> Result<Publication, EventStoreError> {
+        self.publish(PROJECT, PublicationMode::Regular, &|| now, Duration::MAX).await
+    }
+
+    async fn republish_at(&self, now: i64) -> Result<Option<Publication>, EventStoreError> {
+        self.republish(PROJECT, PublicationMode::AfterErasure, &|| now).await
     }
 }
 

@@ -28,7 +28,8 @@ pub struct PersonDetails {
     pub properties: Map<String, Value>,
     /// When it was first seen, from its records, or else the arrival of its first event.
     pub created_at: Option<Micros>,
-    /// Whether a merge named it as the target, or it has several distinct ids.
+    /// Whether a merge named it as the target, or it has several distinct ids. Iterations over all persons do not look it up:
+    /// there it is false.
     pub is_identified: bool,
 }
 
@@ -54,7 +55,22 @@ impl PersonLookup {
     }
 
     /// As above, in the view `now`.
-    pub(super) async fn persons_at(
+    async fn persons_at(
+        &self,
+        project: ProjectId,
+        now: &PersonsSnapshot,
+        requested: &[Uuid],
+    ) -> Result<Vec<PersonDetails>, EventStoreError> {
+        let (mut persons, identified) = futures::try_join!(
+            self.persons_without_marks(project, now, requested),
+            self.identified(project, now, requested)
+        )?;
+        persons.iter_mut().for_each(|person| person.is_identified = identified.contains(&person.id));
+        Ok(persons)
+    }
+
+    /// As above, without looking up whether they are identified, which takes a read of the table for each person.
+    pub(super) async fn persons_without_marks(
         &self,
         project: ProjectId,
         now: &PersonsSnapshot,
@@ -62,10 +78,9 @@ impl PersonLookup {
     ) -> Result<Vec<PersonDetails>, EventStoreError> {
         let ids_of = now.ids_of(requested);
         let all: BTreeSet<Uuid> = ids_of.values().flatten().copied().collect();
-        let (profile, recorded, identified) = futures::try_join!(
+        let (profile, recorded) = futures::try_join!(
             self.profile_of(project, now, &all),
-            self.recorded_persons(project, now, &all),
-            self.identified(project, now, requested)
+            self.recorded_persons(project, now, &all)
         )?;
         let owners: HashMap<Uuid, Uuid> =
             ids_of.iter().flat_map(|(person, ids)| ids.iter().map(|id| (*id, *person))).collect();
@@ -108,7 +123,7 @@ impl PersonLookup {
             let ids = ids_of.get(id).cloned().unwrap_or_default();
             person.properties =
                 merged_properties(&parts.remove(id).unwrap_or_default(), &now.merge_state.joined_of(&ids));
-            PersonDetails { id: *id, is_identified: identified.contains(id), ..person }
+            PersonDetails { id: *id, ..person }
         });
         Ok(persons.collect())
     }

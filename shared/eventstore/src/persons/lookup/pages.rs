@@ -1,9 +1,10 @@
 //! Iterates over all persons of a project, a page at a time, with all their data.
 //!
 //! Must stay true: the count and the iteration cover the same persons, whatever waits for compaction; memory
-//! holds the ids of all persons and one page of data.
+//! holds the ids of all persons and one page of data; no page reads a row of the table for each person.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
@@ -15,8 +16,10 @@ use crate::persons::profiles::Profile;
 
 /// Most persons of an iteration.
 const COUNTED_MAX: usize = 5_000_000;
-/// Persons of a page.
-const PAGE: usize = 10_000;
+/// Persons of a page, at least and at most. Each page opens the profile file of every segment.
+const PAGE: RangeInclusive<usize> = 10_000..=250_000;
+/// Compressed bytes of data of a page, on average.
+const PAGE_BYTES: u64 = 8 << 20;
 
 /// An iteration over the persons of a project at one moment.
 pub struct PersonScan {
@@ -25,6 +28,8 @@ pub struct PersonScan {
     /// Remaining ids, ascending.
     ids: Vec<Uuid>,
     at: usize,
+    /// Persons of a page.
+    page: usize,
 }
 
 impl PersonScan {
@@ -54,7 +59,9 @@ impl PersonLookup {
             ids.sort_unstable();
             ids
         });
-        Ok(PersonScan { project, now, ids: sorted.await?, at: 0 })
+        let ids = sorted.await?;
+        let page = page_of(ids.len(), profile_bytes(&now));
+        Ok(PersonScan { project, now, ids, at: 0, page })
     }
 
     /// The next page; empty at the end.
@@ -62,12 +69,12 @@ impl PersonLookup {
         &self,
         every: &mut PersonScan,
     ) -> Result<Vec<PersonDetails>, EventStoreError> {
-        let PersonScan { project, now, ids, at } = every;
-        let page = &ids[*at..(*at + PAGE).min(ids.len())];
+        let PersonScan { project, now, ids, at, page } = every;
+        let page = &ids[*at..(*at + *page).min(ids.len())];
         *at += page.len();
         match page {
             [] => Ok(Vec::new()),
-            page => self.persons_at(*project, now, page).await,
+            page => self.persons_without_marks(*project, now, page).await,
         }
     }
 
@@ -110,5 +117,31 @@ impl PersonLookup {
         let waiting_events = Profile::of_rows(project, &waiting_events);
         found.extend(waiting_events.ids.keys().map(|id| now.merge_state.person_merges.person(*id)));
         Ok(found)
+    }
+}
+
+/// The size of the stored data of all persons.
+fn profile_bytes(now: &PersonsSnapshot) -> u64 {
+    let of_events = now.manifest.segments.iter().filter_map(|entry| Some(entry.ids.as_ref()?.bytes));
+    of_events.chain(now.manifest.persons.iter().map(|entry| entry.bytes)).sum()
+}
+
+/// How many persons a page has, of this many persons with data of this size.
+fn page_of(persons: usize, bytes: u64) -> usize {
+    let bytes_of_one = (bytes / persons.max(1) as u64).max(1);
+    let fitting = usize::try_from(PAGE_BYTES / bytes_of_one).unwrap_or(usize::MAX);
+    fitting.clamp(*PAGE.start(), *PAGE.end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_little_data_have_more_persons() {
+        assert_eq!(page_of(0, 0), 250_000);
+        assert_eq!(page_of(1_000_000, 20_000_000), 250_000, "20 bytes each");
+        assert_eq!(page_of(1_000_000, 100_000_000), 83_886);
+        assert_eq!(page_of(1_000_000, 100_000_000_000), 10_000);
     }
 }
