@@ -55,7 +55,8 @@ fn base_fields() -> Vec<Field> {
 }
 
 /// The schema of the events table over segments with these numbers of rows and columns. Columns of the version before, `former`,
-/// keep their names; those that no segment has stay if there is room and `keeps_former`, so that saved statements stay valid.
+/// keep their names; those that no segment has stay if there is room, so that saved statements stay valid. Unless `keeps_former`,
+/// they stay only if a segment has their key, with another type.
 pub(crate) fn events_schema(
     segments: &[(u64, Arc<SegmentColumns>)],
     former: &[Field],
@@ -74,8 +75,11 @@ pub(crate) fn events_schema(
     let ids = columns.iter().map(|column| column.id()).collect::<HashSet<_>>();
     let former = former.iter().filter(|field| field.doc.is_some() && !excluded.contains(&field.id));
     let (present, absent): (Vec<&Field>, Vec<&Field>) = former.partition(|field| ids.contains(&field.id));
-    let room = if keeps_former && !segments.is_empty() { COLUMNS_MAX - columns.len() } else { 0 };
-    let mut fields = absent.into_iter().take(room).cloned().collect::<Vec<_>>();
+    let live = segments.iter().flat_map(|(_, segment)| &segment.columns).map(|column| column.key.as_str());
+    let live = live.collect::<HashSet<_>>();
+    let stays = |field: &&Field| keeps_former || field.doc.as_deref().is_some_and(|key| live.contains(key));
+    let room = if segments.is_empty() { 0 } else { COLUMNS_MAX - columns.len() };
+    let mut fields = absent.into_iter().filter(stays).take(room).cloned().collect::<Vec<_>>();
     fields.extend(named(&columns, &present, &fields));
     fields.sort_by(|a, b| a.name.cmp(&b.name));
     let fields = base_fields().into_iter().chain(fields).collect();
@@ -261,6 +265,9 @@ mod tests {
         assert_eq!(third.fields, second.fields);
         let erased = events_schema(&[segment(true, &[("_browser", Text)])], &third.fields, false);
         assert_eq!(properties(&erased), [(other.as_str(), "string")], "nothing of erased events stays");
+        let integers = events_schema(&[segment(true, &[("n", Integer)])], &[], true);
+        let erased = events_schema(&[segment(true, &[("n", Float)])], &integers.fields, false);
+        assert_eq!(properties(&erased), [("p_n_double", "double"), ("p_n_long", "long")]);
     }
 
     #[test]
