@@ -244,7 +244,7 @@ async fn ids_of_another_project_are_unknown_in_bodies_and_query_strings() {
         assert!(results.as_array().is_none_or(Vec::is_empty), "{list}: {}", response.text);
     }
     // A token in the query string selects a project, and the key has no access to it.
-    for path in ["feature_flags/", "insights/", "persons/"] {
+    for path in ["feature_flags/", "feature_flags/1/role_access/", "insights/", "persons/"] {
         let response = app.get(&format!("/api/projects/1/{path}?token=phc_project_9")).await;
         assert!(response.status.is_client_error(), "{path}: {}", response.text);
         assert_silent(&response, "phc_project_9", path);
