@@ -14,8 +14,10 @@ mod columns;
 mod manifest_files;
 mod metadata;
 mod persons;
+mod publication;
 mod publisher;
 mod removal;
 mod version_log;
 
-pub use publisher::{Clock, Publication, PublicationMode, TablePublisher};
+pub use publication::{Clock, Publication, PublicationMode};
+pub use publisher::TablePublisher;

@@ -23,6 +23,7 @@ use crate::columns::{TableSchema, events_schema};
 use crate::manifest_files::{DataFile, SnapshotIds, manifest, manifest_list};
 use crate::metadata::{LAYOUT, NewSnapshot, ReplacedFile, TableState, TableVersion};
 use crate::persons::{persons_schema, write_persons};
+use crate::publication::{Clock, Publication, PublicationMode};
 use crate::version_log::VersionLog;
 
 #[cfg(test)]
@@ -36,9 +37,6 @@ const PERSONS_INTERVAL: Micros = 10 * 60 * 1_000_000;
 const FOOTERS_AT_ONCE: usize = 16;
 /// In place of the data of a persons table: the project has too many.
 const TOO_MANY: &str = "too many persons";
-
-/// The current time.
-pub type Clock<'a> = &'a (dyn Fn() -> Micros + Sync);
 
 /// A table of a project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,28 +59,6 @@ pub(crate) fn project_folder(project: ProjectId) -> String {
     format!("project={project}")
 }
 
-/// Which tables are published.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PublicationMode {
-    /// The events, whose files exist already.
-    EventsOnly,
-    /// Both; the persons ten minutes after their last version.
-    Regular,
-    /// Both at once.
-    AtOnce,
-    /// Both at once, without what only erased data has needed: columns, and data files of publishers that stopped.
-    AfterErasure,
-}
-
-/// What a call published.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Publication {
-    /// Whether a version of the events table was published.
-    pub events: bool,
-    /// Whether a version of the persons table was published.
-    pub persons: bool,
-}
-
 /// The content of a new version.
 struct TableContent {
     schema: TableSchema,
@@ -91,8 +67,8 @@ struct TableContent {
     written: Vec<String>,
 }
 
-/// A call.
-struct Run<'a> {
+/// What a call publishes, and how long it may take.
+struct PublicationRequest<'a> {
     project: ProjectId,
     mode: PublicationMode,
     clock: Clock<'a>,
@@ -100,7 +76,7 @@ struct Run<'a> {
     time: Duration,
 }
 
-impl Run<'_> {
+impl PublicationRequest<'_> {
     fn interval(&self, table: Table) -> Micros {
         match (table, self.mode) {
             (Table::Persons, PublicationMode::Regular) => PERSONS_INTERVAL,
@@ -142,8 +118,8 @@ impl TablePublisher {
         clock: Clock<'_>,
         time: Duration,
     ) -> Result<Publication, EventStoreError> {
-        let run = Run { project, mode, clock, start: Instant::now(), time };
-        let (events, persons) = self.publish_tables(&run).await;
+        let request = PublicationRequest { project, mode, clock, start: Instant::now(), time };
+        let (events, persons) = self.publish_tables(&request).await;
         Ok(Publication { events: events?, persons: persons? })
     }
 
@@ -158,8 +134,8 @@ impl TablePublisher {
         if listed.is_empty() {
             return Ok(None);
         }
-        let run = Run { project, mode, clock, start: Instant::now(), time: Duration::MAX };
-        let (events, persons) = self.publish_tables(&run).await;
+        let request = PublicationRequest { project, mode, clock, start: Instant::now(), time: Duration::MAX };
+        let (events, persons) = self.publish_tables(&request).await;
         if mode == PublicationMode::AfterErasure && matches!(persons, Ok(true)) {
             self.remove_unnamed_data(project, listed).await?;
         }
@@ -169,27 +145,35 @@ impl TablePublisher {
     /// The events first, as segments that their last version names are being deleted.
     async fn publish_tables(
         &self,
-        run: &Run<'_>,
+        request: &PublicationRequest<'_>,
     ) -> (Result<bool, EventStoreError>, Result<bool, EventStoreError>) {
-        let events = self.publish_table(run, Table::Events).await;
-        let persons = match run.mode {
+        let events = self.publish_table(request, Table::Events).await;
+        let persons = match request.mode {
             PublicationMode::EventsOnly => Ok(false),
-            _ => self.publish_table(run, Table::Persons).await,
+            _ => self.publish_table(request, Table::Persons).await,
         };
         (events, persons)
     }
 
-    async fn publish_table(&self, run: &Run<'_>, table: Table) -> Result<bool, EventStoreError> {
-        let published = self.publish_new(run, table).await;
+    async fn publish_table(
+        &self,
+        request: &PublicationRequest<'_>,
+        table: Table,
+    ) -> Result<bool, EventStoreError> {
+        let published = self.publish_new(request, table).await;
         // Also when nothing can be published.
-        let removed = self.remove_due_of_remembered(run.project, table, (run.clock)()).await;
+        let removed = self.remove_due_of_remembered(request.project, table, (request.clock)()).await;
         let published = published?;
         removed.map(|()| published)
     }
 
-    async fn publish_new(&self, run: &Run<'_>, table: Table) -> Result<bool, EventStoreError> {
-        let project = run.project;
-        if table == Table::Persons && self.is_refused(run) {
+    async fn publish_new(
+        &self,
+        request: &PublicationRequest<'_>,
+        table: Table,
+    ) -> Result<bool, EventStoreError> {
+        let project = request.project;
+        if table == Table::Persons && self.is_refused(request) {
             return Ok(false);
         }
         let log = VersionLog::new(self.files.clone(), table.folder(project));
@@ -206,7 +190,7 @@ impl TablePublisher {
             }
             let inputs = self.events.table_inputs(project).await?;
             let state = self.state(project, table, &inputs);
-            if is_current(former.as_ref(), &state, &inputs, (run.clock)(), run.interval(table)) {
+            if is_current(former.as_ref(), &state, &inputs, (request.clock)(), request.interval(table)) {
                 return Ok(false);
             }
             if let Some(former) = &former
@@ -217,17 +201,17 @@ impl TablePublisher {
                 self.forget(project, table);
                 continue;
             }
-            let (content, state) = match self.content(run, table, &inputs, former.as_ref()).await {
+            let (content, state) = match self.content(request, table, &inputs, former.as_ref()).await {
                 Err(EventStoreError::TooLarge(cause)) if table == Table::Persons => {
                     tracing::warn!(project, cause, "the project has too many persons for a table of them");
-                    match self.withdraw_persons(run, former.as_ref(), state).await? {
+                    match self.withdraw_persons(request, former.as_ref(), state).await? {
                         Some(empty) => empty,
                         None => return Ok(false),
                     }
                 }
                 content => (content?, state),
             };
-            match self.commit(&log, former, state, content, run).await? {
+            match self.commit(&log, former, state, content, request).await? {
                 Some(version) => {
                     self.remember(project, table, version);
                     return Ok(true);
@@ -249,7 +233,7 @@ impl TablePublisher {
     /// Collects the data files of a new version. Those of persons are written, and deleted if not all can be.
     async fn content(
         &self,
-        run: &Run<'_>,
+        request: &PublicationRequest<'_>,
         table: Table,
         inputs: &TableInputs,
         former: Option<&TableVersion>,
@@ -257,11 +241,11 @@ impl TablePublisher {
         let written = Mutex::default();
         let content = async {
             match table {
-                Table::Events => self.events_content(run, inputs, former).await,
-                Table::Persons => self.persons_content(run.project, &written).await,
+                Table::Events => self.events_content(request, inputs, former).await,
+                Table::Persons => self.persons_content(request.project, &written).await,
             }
         };
-        let left = run.time.saturating_sub(run.start.elapsed());
+        let left = request.time.saturating_sub(request.start.elapsed());
         let content = tokio::time::timeout(left, content).await.unwrap_or_else(|_| {
             let cause = "the time for tables is over; the next run starts again".to_owned();
             Err(StoreError::Busy(cause).into())
@@ -274,11 +258,11 @@ impl TablePublisher {
 
     async fn events_content(
         &self,
-        run: &Run<'_>,
+        request: &PublicationRequest<'_>,
         inputs: &TableInputs,
         former: Option<&TableVersion>,
     ) -> Result<TableContent, EventStoreError> {
-        let columns = self.segment_columns(run.project, &inputs.segments).await?;
+        let columns = self.segment_columns(request.project, &inputs.segments).await?;
         let (mut segments, mut files) = (Vec::new(), Vec::new());
         for (segment, columns) in inputs.segments.iter().zip(columns) {
             files.push(DataFile {
@@ -291,7 +275,7 @@ impl TablePublisher {
             segments.push((segment.rows(), columns));
         }
         let former = former.map_or(&[][..], |former| &former.fields);
-        let keeps_former = run.mode != PublicationMode::AfterErasure;
+        let keeps_former = request.mode != PublicationMode::AfterErasure;
         Ok(TableContent {
             schema: events_schema(&segments, former, keeps_former),
             files,
@@ -346,30 +330,30 @@ impl TablePublisher {
     }
 
     /// Whether the project had too many persons a short time ago: to find that out, all are read.
-    fn is_refused(&self, run: &Run<'_>) -> bool {
-        let refused = lock(&self.refused).get(&run.project).copied();
-        let until = refused.map(|at| at.saturating_add(run.interval(Table::Persons)));
-        until.is_some_and(|until| until > (run.clock)())
+    fn is_refused(&self, request: &PublicationRequest<'_>) -> bool {
+        let refused = lock(&self.refused).get(&request.project).copied();
+        let until = refused.map(|at| at.saturating_add(request.interval(Table::Persons)));
+        until.is_some_and(|until| until > (request.clock)())
     }
 
     /// Ends the persons table of a project with too many. Returns the empty version that follows one with data: readers have ten
     /// minutes; the run after them deletes the table.
     async fn withdraw_persons(
         &self,
-        run: &Run<'_>,
+        request: &PublicationRequest<'_>,
         former: Option<&TableVersion>,
         state: TableState,
     ) -> Result<Option<(TableContent, TableState)>, EventStoreError> {
-        let now = (run.clock)();
-        lock(&self.refused).insert(run.project, now);
+        let now = (request.clock)();
+        lock(&self.refused).insert(request.project, now);
         let Some(former) = former else { return Ok(None) };
         if former.state.data != TOO_MANY {
             let content = TableContent { schema: persons_schema(), files: Vec::new(), written: Vec::new() };
             return Ok(Some((content, TableState { data: TOO_MANY.to_owned(), ..state })));
         }
         if former.files.replaced.iter().all(|file| file.is_due(now)) {
-            self.remove_folder(&Table::Persons.folder(run.project)).await?;
-            self.forget(run.project, Table::Persons);
+            self.remove_folder(&Table::Persons.folder(request.project)).await?;
+            self.forget(request.project, Table::Persons);
         }
         Ok(None)
     }
@@ -381,17 +365,17 @@ impl TablePublisher {
         former: Option<TableVersion>,
         state: TableState,
         content: TableContent,
-        run: &Run<'_>,
+        request: &PublicationRequest<'_>,
     ) -> Result<Option<TableVersion>, EventStoreError> {
         let TableContent { schema, files, written } = content;
-        let mut version = TableVersion::next(former.as_ref(), &schema.fields, state, (run.clock)());
+        let mut version = TableVersion::next(former.as_ref(), &schema.fields, state, (request.clock)());
         let snapshot =
             i64::try_from(ids::random_below(i64::MAX.cast_unsigned())).unwrap_or(version.sequence).max(1);
         let ids = SnapshotIds { snapshot, sequence: version.sequence };
         version.files.own = written;
         let stored = self.write_lists(log, ids, &mut version, &files).await;
         // The time of the commit: readers use the former version until then.
-        let now = (run.clock)();
+        let now = (request.clock)();
         version.files.replaced = former.iter().flat_map(|former| replaced_files(log, former, now)).collect();
         let encoded = stored.and_then(|manifest_list| {
             let snapshot = NewSnapshot {
