@@ -361,6 +361,11 @@ async fn parts_end_within_two_seconds_after_their_query_was_cancelled() {
     for _ in 0..4 {
         has_begun.recv().await.unwrap();
     }
+    // Longer than a part is expected to take at least.
+    let waiting = Instant::now();
+    while waiting.elapsed() < Duration::from_millis(150) {
+        tokio::task::yield_now().await;
+    }
     let (ticks, delays) = measure_delays();
     query.abort();
     let cancelled = Instant::now();
@@ -371,4 +376,7 @@ async fn parts_end_within_two_seconds_after_their_query_was_cancelled() {
     let delay = Duration::from_micros(delays.load(Ordering::SeqCst));
     assert!(cancelled.elapsed() < Duration::from_secs(2) + delay, "{:?}, {delay:?}", cancelled.elapsed());
     ticks.abort();
+    let day = keys::part_spending(1, chrono::Utc::now().date_naive());
+    let spent = whole.services.app.store.records.increment(&day, 0).await.unwrap();
+    assert!(spent >= 4 * 150, "a cancelled query costs what its four parts took until then: {spent}");
 }

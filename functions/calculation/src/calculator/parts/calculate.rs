@@ -57,7 +57,7 @@ pub(super) struct StartedParts {
 }
 
 /// How the parts of a query are run.
-struct Run<'a> {
+struct PartsRun<'a> {
     parts: &'a Parts,
     shared: &'a SharedInputs,
     result_kind: ResultKind<'a>,
@@ -133,7 +133,7 @@ impl Calculator {
         memory: &QueryMemory,
     ) -> ApiResult<Option<Vec<T>>> {
         let StartedParts { shared, spending, _lease } = started;
-        let run = Run {
+        let run = PartsRun {
             parts,
             shared: &shared,
             result_kind,
@@ -149,7 +149,7 @@ impl Calculator {
     /// Runs the parts, and begins again where that helps.
     async fn run_with_restarts<T: PartResult>(
         &self,
-        run: Run<'_>,
+        run: PartsRun<'_>,
         query: &PlannedQuery<'_>,
         (pinned, mut count): (PinnedScan, u32),
     ) -> ApiResult<Option<Vec<T>>> {
@@ -206,7 +206,7 @@ impl Calculator {
     /// The results of all parts.
     async fn results<T: PartResult>(
         &self,
-        run: &Run<'_>,
+        run: &PartsRun<'_>,
         inputs: &Arc<PinnedInputs>,
         count: u32,
     ) -> Result<Vec<T>, PartFailure> {
@@ -264,7 +264,7 @@ impl Calculator {
     }
 }
 
-impl Run<'_> {
+impl PartsRun<'_> {
     /// The encoded tasks of the parts of `ranges`: with `moved`, those that return results; without, those that return moved rows.
     /// Off the runtime's threads, because joined data and rows may be many megabytes; their memory is the query's.
     async fn tasks(
