@@ -133,6 +133,18 @@ impl ScanSource {
         (self.from, self.to) == (0, self.persons.len())
     }
 
+    fn rows_between(&self, from: Micros, to: Micros) -> usize {
+        let times = self.runs.iter().flat_map(|run| run.core.times.iter());
+        times.filter(|time| (from..=to).contains(*time)).count()
+    }
+
+    /// Person and time of its rows between two instants, run by run.
+    fn places_between(&self, from: Micros, to: Micros) -> impl Iterator<Item = (&Uuid, Micros)> {
+        let rows = self.runs.iter().flat_map(|run| run.core.codes.iter().zip(&run.core.times));
+        let rows = rows.filter(move |(_, time)| (from..=to).contains(*time));
+        rows.map(|(code, time)| (&self.persons[*code as usize], *time))
+    }
+
     /// Whether any row has this person and time.
     fn has(&self, person: &Uuid, time: Micros) -> bool {
         let Ok(at) = self.persons[self.from..self.to].binary_search(person) else { return false };
@@ -145,26 +157,38 @@ impl ScanSource {
     }
 }
 
-/// Rows of a smaller source that are looked up one by one in a larger one, whatever the sizes.
-const LOOKED_FOR: usize = 4096;
+/// Whether an event of one source has person and time of an event of another.
+pub(crate) fn share_person_and_time(sources: &[&ScanSource]) -> bool {
+    (1..sources.len()).any(|at| sources[..at].iter().any(|other| pair_shares(other, sources[at])))
+}
 
-/// Whether an event of one source may share person and time with an event of another. May return true when the
-/// exact result would cost more than reading the arrival order.
-pub(crate) fn may_overlap(sources: &[&ScanSource]) -> bool {
-    let pair = |a: &ScanSource, b: &ScanSource| {
-        if a.times.0 > b.times.1 || b.times.0 > a.times.1 {
-            return false;
-        }
-        let (small, large) = if a.rows() <= b.rows() { (a, b) } else { (b, a) };
-        if small.rows() > LOOKED_FOR && small.rows() > large.rows() / 16 {
-            return true;
-        }
-        small.runs.iter().any(|run| {
-            let mut rows = run.core.codes.iter().zip(&run.core.times);
-            rows.any(|(code, time)| large.has(&small.persons[*code as usize], *time))
-        })
+/// How many rows of a source are read in the time that one row is looked up.
+const LOOKUP_ROWS: usize = 16;
+
+fn pair_shares(a: &ScanSource, b: &ScanSource) -> bool {
+    // Only rows in the time that both cover can meet.
+    let (from, to) = (a.times.0.max(b.times.0), a.times.1.min(b.times.1));
+    if from > to {
+        return false;
+    }
+    let (a_rows, b_rows) = (a.rows_between(from, to), b.rows_between(from, to));
+    let (small, rows, large) = if a_rows <= b_rows { (a, a_rows, b) } else { (b, b_rows, a) };
+    if rows * LOOKUP_ROWS < large.rows() {
+        return small.places_between(from, to).any(|(person, time)| large.has(person, time));
+    }
+    let sorted = |source: &ScanSource| {
+        let places = source.places_between(from, to).map(|(person, time)| (person.as_u128(), time));
+        let mut places = places.collect::<Vec<_>>();
+        // Stable, because the rows of each run are sorted already.
+        places.sort();
+        places
     };
-    (1..sources.len()).any(|at| sources[..at].iter().any(|other| pair(other, sources[at])))
+    let (small, large) = (sorted(small), sorted(large));
+    let mut large = large.iter().peekable();
+    small.iter().any(|place| {
+        while large.next_if(|other| *other < place).is_some() {}
+        large.peek() == Some(&place)
+    })
 }
 
 /// Merges `sources`, which have their arrival order if `by_seq`; without it, no two of them may overlap.

@@ -402,7 +402,7 @@ impl PartitionedSources {
 
     fn find_overlapping_shares(&mut self) {
         let met = self.by_share.iter().filter(|(_, share)| {
-            merge::may_overlap(&share.iter().map(|(_, source)| source).collect::<Vec<_>>())
+            merge::share_person_and_time(&share.iter().map(|(_, source)| source).collect::<Vec<_>>())
         });
         self.by_seq = met.map(|(number, _)| *number).collect();
     }

@@ -92,4 +92,19 @@ proptest! {
         expected.sort_unstable();
         prop_assert_eq!(found.collect::<Vec<_>>(), expected);
     }
+
+    /// Two sources meet exactly if an event of one has person and time of an event of the other, whatever their sizes.
+    #[test]
+    fn sources_that_share_person_and_time_are_found(
+        rows in prop::collection::vec((0_u8..20, 0_i64..2000, 0_usize..6, any::<u8>()), 1..200),
+        small in prop::collection::vec((0_u8..20, 0_i64..2000, any::<u8>()), 0..3),
+        apart: bool,
+    ) {
+        let mut rows = dealt(rows, apart);
+        rows.extend(small.iter().map(|(person, time, what)| (*person, *time, 5, *what)));
+        let meet = |a: &Row, b: &Row| a.2 != b.2 && (a.0, a.1) == (b.0, b.1);
+        let expected = rows.iter().any(|a| rows.iter().any(|b| meet(a, b)));
+        let sources = sources(&rows, 2);
+        prop_assert_eq!(share_person_and_time(&sources.iter().collect::<Vec<_>>()), expected);
+    }
 }
