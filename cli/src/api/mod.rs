@@ -1,5 +1,6 @@
 //! The whole API: the state and the routers of all functions, merged for one process.
 
+mod admission;
 mod health;
 mod in_process;
 
@@ -17,6 +18,7 @@ use pennon_insights::Insights;
 use serde::Serialize;
 
 use crate::data::open_events;
+use admission::Admission;
 
 pub use health::Health;
 pub use in_process::{InProcessApi, in_process_key};
@@ -34,6 +36,7 @@ pub struct Services {
     pub flags: Flags,
     /// The check of `/_health`.
     pub health: Health,
+    admission: Admission,
 }
 
 impl Services {
@@ -50,7 +53,15 @@ impl Services {
         let calculator =
             Calculator::with_limits(&app, events.clone(), CalculationLimits::within(max_response_wait()));
         let flags = Flags::new(app.clone(), events.clone());
-        Services { app, events, calculator, flags, health: Health::default() }
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        Services {
+            app,
+            events,
+            calculator,
+            flags,
+            health: Health::default(),
+            admission: Admission::new(cores),
+        }
     }
 }
 
@@ -60,14 +71,14 @@ pub fn api(services: &Services) -> Router {
     let insights = Insights::new(app.clone(), services.calculator.clone());
     let health = services.health.clone();
     let routes = Router::new()
-        .route("/_health", get(move || health.clone().response()))
         .merge(pennon_flags::router(&services.flags))
         .merge(pennon_role_access::router(app))
         .merge(pennon_insights::function_router(&insights))
         .merge(pennon_capture::router(app, &services.events))
         .merge(pennon_projects::router(app))
         .merge(pennon_reference::router());
-    edge(routes, app.clock)
+    let routes = services.admission.clone().control(routes);
+    edge(routes.route("/_health", get(move || health.clone().response())), app.clock)
 }
 
 /// A route, and the function that serves it.
