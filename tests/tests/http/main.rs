@@ -80,6 +80,7 @@ mod period_insights;
 mod persons;
 mod policies;
 mod public_responses;
+mod record_check;
 mod request_log;
 mod response_sizes;
 mod retention;
