@@ -241,6 +241,13 @@ impl TestApp {
         TestApp::with_parts(embedded, clock, self.faults.clone(), events, self.meter.clone())
     }
 
+    /// Another process on the same data, over a store that fails according to `faults`.
+    pub fn failing_process(&self, faults: &Faults) -> TestApp {
+        let (embedded, events) = (self.embedded.clone(), self.events.clone());
+        let faults = Some(faults.clone());
+        TestApp::with_parts(embedded, self.services.app.clock, faults, events, self.meter.clone())
+    }
+
     /// Another process on the same data, with a calculator made of its own.
     pub fn with_calculator(&self, change: impl FnOnce(Calculator) -> Calculator) -> TestApp {
         let app = self.another_process();

@@ -40,6 +40,7 @@ mod evaluation_limits;
 mod evaluation_overrides;
 mod event_definitions;
 mod events_list;
+mod faulty_store;
 mod feed_size;
 mod flag_calls;
 mod flag_cases;
