@@ -80,6 +80,7 @@ mod payloads;
 mod period_insights;
 mod persons;
 mod policies;
+mod pruned_dashboards;
 mod public_responses;
 mod record_check;
 mod request_log;
