@@ -50,11 +50,6 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Whether it reports the same invariant of the same row.
-    pub fn is_about_same(&self, other: &Finding) -> bool {
-        (&self.row, self.rule) == (&other.row, other.rule)
-    }
-
     /// The finding as a line of text.
     pub fn line(&self) -> String {
         let place = self.project.map_or("installation".to_owned(), |project| format!("project {project}"));
@@ -175,7 +170,7 @@ pub fn compare_rows<T: PartialEq + Serialize>(
             None => findings.add(rule, key, format!("is missing: the {name} of {record}")),
             Some(content) if *content != row.content => {
                 let fields = different_fields(content, &row.content);
-                findings.add(rule, key, format!("is not the {name} of {record}: {fields} is different"));
+                findings.add(rule, key, format!("is not the {name} of {record}: {fields}"));
             }
             Some(_) => {}
         }
@@ -194,14 +189,24 @@ pub fn compare_rows<T: PartialEq + Serialize>(
     }
 }
 
-/// The names of the fields in which the JSON of both differs.
-pub fn different_fields<T: Serialize>(left: &T, right: &T) -> String {
-    let (left, right) = (json!(left), json!(right));
-    let (Some(left), Some(right)) = (left.as_object(), right.as_object()) else {
-        return "its content".to_owned();
+/// Most characters of a value in a text.
+const VALUE_CHARS: usize = 60;
+
+/// The fields in which the JSON of both differs, with both values.
+pub fn different_fields<T: Serialize>(stored: &T, computed: &T) -> String {
+    let (stored, computed) = (json!(stored), json!(computed));
+    let shorten = |value: Option<&Value>| {
+        let text = value.map_or("absent".to_owned(), Value::to_string);
+        text.chars().take(VALUE_CHARS).collect::<String>()
+    };
+    let (Some(left), Some(right)) = (stored.as_object(), computed.as_object()) else {
+        return format!("it is {}, not {}", shorten(Some(&stored)), shorten(Some(&computed)));
     };
     let names: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
-    let differing: Vec<&str> =
-        names.into_iter().filter(|name| left.get(*name) != right.get(*name)).map(String::as_str).collect();
-    if differing.is_empty() { "its version".to_owned() } else { differing.join(", ") }
+    let different = names.into_iter().map(|name| (name, left.get(name), right.get(name)));
+    let different = different.filter(|(_, left, right)| left != right);
+    let texts: Vec<String> = different
+        .map(|(name, left, right)| format!("{name} is {}, not {}", shorten(left), shorten(right)))
+        .collect();
+    if texts.is_empty() { "it is of another version".to_owned() } else { texts.join(", ") }
 }

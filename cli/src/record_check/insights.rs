@@ -93,7 +93,8 @@ pub fn decode_pointer(item: &Item) -> Result<u64, String> {
     id.ok_or("its key has no insight".to_owned())
 }
 
-/// Checks the rows of the insights. `dashboards` are all dashboards, deleted ones included.
+/// Checks the rows of the insights. `dashboards` are all dashboards, including deleted ones and those
+/// whose tiles are going to be removed.
 pub fn check(project: ProjectId, table: &InsightTable, dashboards: &BTreeSet<u64>, findings: &mut Findings) {
     let record = |id: u64| record_key(project, id);
     let exists = |key: &Key| key.sk.parse().is_ok_and(|id: u64| table.records.contains_key(&id));
@@ -126,7 +127,7 @@ fn check_summary_rows(project: ProjectId, table: &InsightTable, findings: &mut F
         let computed = InsightRow { kib, ..insight.row.clone() };
         if *stored != computed {
             let fields = different_fields(stored, &computed);
-            let detail = format!("is not the summary row of {record}: {fields} is different");
+            let detail = format!("is not the summary row of {record}: {fields}");
             findings.add(Rule::SummaryRow, key, detail);
         }
     }

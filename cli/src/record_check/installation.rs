@@ -33,8 +33,6 @@ pub struct InstallationRows {
     existing: BTreeSet<Key>,
     /// The keys of scheduled tasks.
     tasks: BTreeSet<Key>,
-    /// Dashboards of scheduled tasks that exist.
-    dashboards: BTreeSet<Key>,
 }
 
 impl InstallationRows {
@@ -66,8 +64,6 @@ impl InstallationRows {
                 Ok(())
             })
             .await?;
-        let dashboards = rows.tasks.iter().filter_map(dashboard_of).collect();
-        rows.dashboards = reader.get_all(dashboards).await?.into_keys().collect();
         (rows.count, rows.unreadable) = (reader.rows, reader.unreadable);
         Ok(rows)
     }
@@ -88,7 +84,16 @@ impl InstallationRows {
             let prefix = format!("{kind}#{project}/");
             self.ids(&prefix).filter_map(|id| id.parse().ok()).collect()
         };
-        Declared { dashboards: of_kind("DASHBOARD"), cohorts: of_kind("COHORT"), actions: of_kind("ACTION") }
+        Declared {
+            dashboards: of_kind("DASHBOARD"),
+            cohorts: of_kind("COHORT"),
+            actions: of_kind("ACTION"),
+            removed_dashboards: self
+                .tasks
+                .iter()
+                .filter_map(|task| removed_dashboard(task, project))
+                .collect(),
+        }
     }
 
     fn ids(&self, prefix: &str) -> impl Iterator<Item = &str> {
@@ -117,12 +122,6 @@ impl InstallationRows {
                 findings.add(Rule::Declaration, declaration, detail);
             }
         }
-        for (task, dashboard) in self.tasks.iter().filter_map(|key| Some((key, dashboard_of(key)?))) {
-            if !self.dashboards.contains(&dashboard) {
-                let detail = format!("is a task for {}, which is missing", row_name(&dashboard));
-                findings.add(Rule::Task, task, detail);
-            }
-        }
         findings.into_sorted()
     }
 
@@ -138,7 +137,7 @@ impl InstallationRows {
         };
         if stored != expected {
             let fields = different_fields(&stored, &expected);
-            findings.add(Rule::Declaration, key, format!("is not as declared: {fields} is different"));
+            findings.add(Rule::Declaration, key, format!("is not as declared: {fields}"));
         }
     }
 }
@@ -185,13 +184,10 @@ fn declared_record(key: &Key) -> Option<Key> {
     Some(keys::record(project.parse().ok()?, kind, id.parse().ok()?))
 }
 
-/// The dashboard of a scheduled task.
-fn dashboard_of(task: &Key) -> Option<Key> {
+/// The dashboard of `project` whose tiles a task removes.
+fn removed_dashboard(task: &Key, project: ProjectId) -> Option<u64> {
     match keys::parse_scheduled_task(task)? {
-        ScheduledTask::RemoveDashboardTiles { project, dashboard }
-        | ScheduledTask::RemoveDashboardInsights { project, dashboard } => {
-            Some(keys::record(project, RecordKind::Dashboard, dashboard))
-        }
-        ScheduledTask::RemoveCohortMembers { .. } => None,
+        ScheduledTask::RemoveDashboardTiles { project: of, dashboard } if of == project => Some(dashboard),
+        _ => None,
     }
 }

@@ -54,7 +54,7 @@ pub struct ProjectRows {
     pub declared: Declared,
 }
 
-/// The ids of the records of a project that a workspace file declares.
+/// The ids of the records of a project that a workspace file declares, and of dashboards that it removed.
 #[derive(Debug, Clone, Default)]
 pub struct Declared {
     /// Dashboards.
@@ -63,6 +63,8 @@ pub struct Declared {
     pub cohorts: BTreeSet<u64>,
     /// Actions.
     pub actions: BTreeSet<u64>,
+    /// Dashboards whose tiles are going to be removed; those that a workspace file no longer declares do not exist any more.
+    pub removed_dashboards: BTreeSet<u64>,
 }
 
 impl ProjectRows {
@@ -79,7 +81,8 @@ impl ProjectRows {
             self.insights.records.contains_key(&id)
                 || self.unreadable.contains_key(&insights::record_key(project, id))
         };
-        let dashboards: BTreeSet<u64> = self.dashboards.records.keys().copied().collect();
+        let removed = &self.declared.removed_dashboards;
+        let dashboards: BTreeSet<u64> = self.dashboards.records.keys().chain(removed).copied().collect();
         flags::check(project, &self.flags, &mut findings);
         insights::check(project, &self.insights, &dashboards, &mut findings);
         let kinds = (RecordKind::Dashboard, RecordKind::DashboardRow);
