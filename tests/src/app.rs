@@ -209,6 +209,8 @@ impl TestApp {
     ) -> TestApp {
         log::watch();
         let round_trips = RoundTrips::new();
+        let can_fail = !embedded.is_in_file() && !meter.is_on();
+        let faults = faults.or_else(|| if can_fail { Faults::of_suite() } else { None });
         // Metered calls use the SDK.
         let counted = (!embedded.is_in_file()).then(|| round_trips.clone());
         let store = match &faults {

@@ -66,6 +66,18 @@ const ALL_SHARES: [(Fault, u64); 10] = [
     (Fault::PartialBatch, 80),
     (Fault::Slow, 40),
 ];
+/// Rare faults, per thousand requests: the SDK and the store's client retry each of them.
+const SUITE_SHARES: [(Fault, u64); 9] = [
+    (Fault::Conflict, 5),
+    (Fault::Throttled, 3),
+    (Fault::RequestLost, 3),
+    (Fault::ResponseLost, 3),
+    (Fault::FailedAfterwards, 3),
+    (Fault::Failed, 3),
+    (Fault::Reset, 3),
+    (Fault::ResetAfterwards, 3),
+    (Fault::PartialBatch, 30),
+];
 /// How often other tasks run before a slow response.
 const SLOW_TURNS: usize = 200;
 
@@ -97,6 +109,12 @@ impl Faults {
     /// Faults of every kind, each rarer than those of histories.
     pub fn of_all_kinds(seed: u64) -> Faults {
         Faults::new(seed, &ALL_SHARES)
+    }
+
+    /// Rare faults of the seed in `PENNON_SUITE_FAULTS`, for tests that inject none; `None` without it.
+    pub fn of_suite() -> Option<Faults> {
+        let seed = std::env::var("PENNON_SUITE_FAULTS").ok()?;
+        Some(Faults::new(seed.parse().expect("a number"), &SUITE_SHARES))
     }
 
     /// The kinds of [`Faults::of_all_kinds`].
