@@ -25,6 +25,7 @@ pub mod output;
 pub mod part_server;
 pub mod private;
 pub mod query;
+pub mod record_check;
 pub mod serve;
 pub mod show;
 pub mod tables;

@@ -209,6 +209,8 @@ impl TestApp {
     ) -> TestApp {
         log::watch();
         let round_trips = RoundTrips::new();
+        let can_fail = !embedded.is_in_file() && !meter.is_on();
+        let faults = faults.or_else(|| if can_fail { Faults::of_suite() } else { None });
         // Metered calls use the SDK.
         let counted = (!embedded.is_in_file()).then(|| round_trips.clone());
         let store = match &faults {
@@ -239,6 +241,13 @@ impl TestApp {
         let clock = self.services.app.clock;
         let (embedded, events) = (self.embedded.clone(), self.events.clone());
         TestApp::with_parts(embedded, clock, self.faults.clone(), events, self.meter.clone())
+    }
+
+    /// Another process on the same data, over a store that fails according to `faults`.
+    pub fn failing_process(&self, faults: &Faults) -> TestApp {
+        let (embedded, events) = (self.embedded.clone(), self.events.clone());
+        let faults = Some(faults.clone());
+        TestApp::with_parts(embedded, self.services.app.clock, faults, events, self.meter.clone())
     }
 
     /// Another process on the same data, with a calculator made of its own.

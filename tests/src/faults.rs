@@ -16,6 +16,7 @@ use aws_smithy_runtime_api::http::StatusCode;
 use pennon::embedded::Connector;
 use serde_json::{Value, json};
 
+use crate::partial_batch::{split, unprocessed_field};
 use crate::random::Random;
 
 /// What goes wrong.
@@ -31,6 +32,16 @@ pub enum Fault {
     ResponseLost,
     /// The request is executed, and its response is a failure of the store.
     FailedAfterwards,
+    /// The response is a failure of the store; nothing is read or written.
+    Failed,
+    /// The connection is reset before the request arrives.
+    Reset,
+    /// The request is executed, and the connection is reset before its response arrives.
+    ResetAfterwards,
+    /// A half of a batch is processed; the response names the rest.
+    PartialBatch,
+    /// The response arrives late: all other tasks of the test run meanwhile.
+    Slow,
 }
 
 /// The faults of histories, per thousand requests.
@@ -41,6 +52,34 @@ const HISTORY_SHARES: [(Fault, u64); 5] = [
     (Fault::ResponseLost, 8),
     (Fault::FailedAfterwards, 8),
 ];
+
+/// All faults, per thousand requests, so that most requests of clients still succeed.
+const ALL_SHARES: [(Fault, u64); 10] = [
+    (Fault::Conflict, 40),
+    (Fault::Throttled, 16),
+    (Fault::RequestLost, 12),
+    (Fault::ResponseLost, 16),
+    (Fault::FailedAfterwards, 16),
+    (Fault::Failed, 12),
+    (Fault::Reset, 12),
+    (Fault::ResetAfterwards, 16),
+    (Fault::PartialBatch, 80),
+    (Fault::Slow, 40),
+];
+/// Rare faults, per thousand requests: the SDK and the store's client retry each of them.
+const SUITE_SHARES: [(Fault, u64); 9] = [
+    (Fault::Conflict, 5),
+    (Fault::Throttled, 3),
+    (Fault::RequestLost, 3),
+    (Fault::ResponseLost, 3),
+    (Fault::FailedAfterwards, 3),
+    (Fault::Failed, 3),
+    (Fault::Reset, 3),
+    (Fault::ResetAfterwards, 3),
+    (Fault::PartialBatch, 30),
+];
+/// How often other tasks run before a slow response.
+const SLOW_TURNS: usize = 200;
 
 /// The number of each fault per thousand requests.
 #[derive(Debug, Clone, Default)]
@@ -65,6 +104,22 @@ impl Faults {
     /// Faults of every kind, for histories of random calls.
     pub fn of_histories(seed: u64) -> Faults {
         Faults::new(seed, &HISTORY_SHARES)
+    }
+
+    /// Faults of every kind, each rarer than those of histories.
+    pub fn of_all_kinds(seed: u64) -> Faults {
+        Faults::new(seed, &ALL_SHARES)
+    }
+
+    /// Rare faults of the seed in `PENNON_SUITE_FAULTS`, for tests that inject none; `None` without it.
+    pub fn of_suite() -> Option<Faults> {
+        let seed = std::env::var("PENNON_SUITE_FAULTS").ok()?;
+        Some(Faults::new(seed.parse().expect("a number"), &SUITE_SHARES))
+    }
+
+    /// The kinds of [`Faults::of_all_kinds`].
+    pub fn all_kinds() -> impl Iterator<Item = Fault> {
+        ALL_SHARES.into_iter().map(|(fault, _)| fault)
     }
 
     /// Checks that every kind of fault has happened; returns how often each did.
@@ -110,7 +165,7 @@ impl Faults {
     }
 
     /// The fault of a request; `transaction` is the token of a transaction.
-    fn draw(&self, transaction: Option<&str>, is_put: bool) -> Option<Fault> {
+    fn draw(&self, transaction: Option<&str>, operation: &str) -> Option<Fault> {
         let mut state = self.lock();
         let mut drawn = state.random.below(1000);
         let mut met = None;
@@ -122,7 +177,8 @@ impl Faults {
             drawn -= share;
         }
         let possible = match (met?, transaction) {
-            (Fault::Conflict, None) => is_put,
+            (Fault::Conflict, None) => operation == "PutItem",
+            (Fault::PartialBatch, _) => unprocessed_field(operation).is_some(),
             (Fault::Conflict, Some(token)) => !state.written.contains(token),
             _ => true,
         };
@@ -152,37 +208,73 @@ impl HttpClient for FaultyConnector {
 impl HttpConnector for FaultyConnector {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let this = self.clone();
-        HttpConnectorFuture::new(async move {
-            let transaction = transaction(&request);
-            let writes = transaction.as_ref().map_or(0, |(_, writes)| *writes);
-            let token = transaction.map(|(token, _)| token);
-            if token.is_none() && this.faults.denies(&request) {
-                return respond(400, &failure("AccessDeniedException", "No."));
-            }
-            let target = request.headers().get("x-amz-target").unwrap_or_default();
-            let fault = this.faults.draw(token.as_deref(), target.ends_with(".PutItem"));
-            match fault {
-                Some(Fault::Conflict) if token.is_none() => {
-                    return respond(400, &failure("TransactionConflictException", "Transaction is ongoing"));
-                }
-                Some(Fault::Conflict) => return respond(400, &conflict(writes)),
-                Some(Fault::Throttled) => {
-                    return respond(400, &failure("ThrottlingException", "Slow down."));
-                }
-                Some(Fault::RequestLost) => return Err(lost()),
-                Some(Fault::ResponseLost | Fault::FailedAfterwards) | None => {}
-            }
-            let response = this.connector.call(request).await?;
-            if let Some(token) = token.filter(|_| response.status().is_success()) {
-                this.faults.note_written(token);
-            }
-            match fault {
-                Some(Fault::ResponseLost) => Err(lost()),
-                Some(Fault::FailedAfterwards) => respond(500, &failure("InternalServerError", "Oops.")),
-                _ => Ok(response),
-            }
-        })
+        HttpConnectorFuture::new(async move { this.call_with_faults(request).await })
     }
+}
+
+impl FaultyConnector {
+    async fn call_with_faults(&self, mut request: HttpRequest) -> Result<HttpResponse, ConnectorError> {
+        let transaction = transaction(&request);
+        let writes = transaction.as_ref().map_or(0, |(_, writes)| *writes);
+        let token = transaction.map(|(token, _)| token);
+        if token.is_none() && self.faults.denies(&request) {
+            return respond(400, &failure("AccessDeniedException", "No."));
+        }
+        let target = request.headers().get("x-amz-target").unwrap_or_default();
+        let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
+        let fault = self.faults.draw(token.as_deref(), &operation);
+        match fault {
+            Some(Fault::Conflict) if token.is_none() => {
+                return respond(400, &failure("TransactionConflictException", "Transaction is ongoing"));
+            }
+            Some(Fault::Conflict) => return respond(400, &conflict(writes)),
+            Some(Fault::Throttled) => return respond(400, &failure("ThrottlingException", "Slow down.")),
+            Some(Fault::Failed) => return respond(500, &failure("InternalServerError", "Oops.")),
+            Some(Fault::RequestLost) => return Err(lost()),
+            Some(Fault::Reset) => return Err(reset()),
+            _ => {}
+        }
+        let rest = fault.filter(|fault| *fault == Fault::PartialBatch).and_then(|_| take_half(&mut request));
+        let response = self.connector.call(request).await?;
+        if let Some(token) = token.filter(|_| response.status().is_success()) {
+            self.faults.note_written(token);
+        }
+        match fault {
+            Some(Fault::ResponseLost) => Err(lost()),
+            Some(Fault::ResetAfterwards) => Err(reset()),
+            Some(Fault::FailedAfterwards) => respond(500, &failure("InternalServerError", "Oops.")),
+            Some(Fault::Slow) => {
+                for _ in 0..SLOW_TURNS {
+                    tokio::task::yield_now().await;
+                }
+                Ok(response)
+            }
+            _ => match (rest, unprocessed_field(&operation)) {
+                (Some(rest), Some(field)) => with_unprocessed(response, field, rest),
+                _ => Ok(response),
+            },
+        }
+    }
+}
+
+/// Takes a half of a batch off a request.
+fn take_half(request: &mut HttpRequest) -> Option<Value> {
+    let mut body: Value = serde_json::from_slice(request.body().bytes()?).ok()?;
+    let rest = split(&mut body)?;
+    *request.body_mut() = body.to_string().into();
+    Some(rest)
+}
+
+/// The response with what was not processed.
+fn with_unprocessed(
+    response: HttpResponse,
+    field: &str,
+    rest: Value,
+) -> Result<HttpResponse, ConnectorError> {
+    let body = response.body().bytes().and_then(|body| serde_json::from_slice::<Value>(body).ok());
+    let Some(mut body) = body.filter(|_| response.status().is_success()) else { return Ok(response) };
+    body[field] = rest;
+    respond(200, &body)
 }
 
 /// Token and number of writes of a transaction.
@@ -214,6 +306,10 @@ fn failure(code: &str, message: &str) -> Value {
 
 fn lost() -> ConnectorError {
     ConnectorError::timeout("the response did not arrive".into())
+}
+
+fn reset() -> ConnectorError {
+    ConnectorError::io("the connection was reset".into())
 }
 
 fn respond(status: u16, body: &Value) -> Result<HttpResponse, ConnectorError> {

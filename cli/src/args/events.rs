@@ -82,6 +82,9 @@ pub struct Check {
     /// Only this project.
     #[arg(long, value_name = "ID")]
     pub project: Option<u64>,
+    /// Compare the rows of the records table with each other, instead of the checksums of events.
+    #[arg(long, conflicts_with_all = ["lift", "drop"])]
+    pub records: bool,
     /// Use restored segments again that were damaged before.
     #[arg(long)]
     pub lift: bool,

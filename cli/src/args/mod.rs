@@ -57,7 +57,7 @@ pub enum Command {
     Import(Import),
     /// Export all data of an installation into files in open formats.
     Export(Export),
-    /// Verify the checksums of all stored events.
+    /// Verify the checksums of all stored events, or with --records that all records agree with each other.
     Check(Check),
     /// Compact waiting events and small segments into few large segments, now.
     Compact(Compact),

@@ -121,6 +121,9 @@ pub(super) async fn export(options: &Export) -> Result<(), String> {
 }
 
 pub(super) async fn check(options: &Check) -> Result<(), String> {
+    if options.records {
+        return check_records(options).await;
+    }
     let opened = match options.lift || options.drop.is_some() {
         true => open_existing(&options.target).await?,
         false => open_for_reading(&options.target).await?,
@@ -151,6 +154,26 @@ pub(super) async fn check(options: &Check) -> Result<(), String> {
         0 => Ok(()),
         1 => Err("one segment or block is damaged".to_owned()),
         n => Err(format!("{n} segments or blocks are damaged")),
+    }
+}
+
+async fn check_records(options: &Check) -> Result<(), String> {
+    let opened = open_for_reading(&options.target).await?;
+    let bar = progress_bar();
+    bar.set_message("comparing records");
+    let report =
+        pennon::record_check::check_records(&opened.store.records, options.project, Utc::now()).await;
+    bar.finish_and_clear();
+    let report = report?;
+    if options.output.json {
+        print_json(&report.to_json())?;
+    } else {
+        report.lines().iter().try_for_each(|line| print_line!("{line}"))?;
+    }
+    match report.findings.len() {
+        0 => Ok(()),
+        1 => Err("one row violates an invariant".to_owned()),
+        n => Err(format!("{n} rows violate an invariant")),
     }
 }
 

@@ -17,6 +17,7 @@ pub use declarations::{Declarations, NewKey};
 pub use file::{ActionSpec, CohortSpec, DashboardSpec, Workspace};
 pub use flag_insight_specs::{FlagSpec, InsightSpec, TileSpec, flag_to_spec, insight_to_spec};
 pub use flag_insight_writer::apply_all;
+pub(crate) use rows::derive_rows;
 
 #[cfg(test)]
 mod tests;

@@ -26,6 +26,7 @@ mod parts;
 mod private;
 #[cfg(unix)]
 mod profiles;
+mod records;
 mod refused;
 mod shown;
 #[cfg(unix)]

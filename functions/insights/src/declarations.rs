@@ -14,6 +14,7 @@ use crate::actions::ActionRecord;
 use crate::cohorts::CohortRecord;
 use crate::dashboards::DashboardRecord;
 use crate::resource::{ListedResource, claim_names, key, row_of};
+use crate::sharing::Sharing;
 
 /// A record that a workspace file declares, or no longer declares.
 #[derive(Debug, Clone)]
@@ -57,6 +58,7 @@ pub async fn writes(
         writes: Vec::new(),
         claimed_names: BTreeMap::new(),
         released_names: BTreeMap::new(),
+        removed_sharing: Vec::new(),
     };
     for (declaration, stored) in declarations.into_iter().zip(records.batch_get(&record_keys).await?) {
         match declaration.kind {
@@ -77,6 +79,8 @@ struct DeclaredWrites {
     claimed_names: BTreeMap<Key, u64>,
     /// The records that had a name before.
     released_names: BTreeMap<Key, u64>,
+    /// The sharing configurations of removed records.
+    removed_sharing: Vec<Key>,
 }
 
 impl DeclaredWrites {
@@ -94,6 +98,7 @@ impl DeclaredWrites {
             self.writes.push(Write::Delete(keys::record(project, R::ROWS, id), WriteCondition::None));
             if let Some(before) = &before {
                 self.writes.extend(before.replacement_writes(None, project, self.now)?);
+                self.removed_sharing.extend(before.sharing_configuration(project));
             }
             return Ok(());
         };
@@ -129,6 +134,12 @@ impl DeclaredWrites {
             if self.released_names.get(&row.key) == Some(&row.version) {
                 self.writes.push(Write::Delete(row.key, WriteCondition::Version(row.version)));
             }
+        }
+        // A link must not open another record that is declared with the same id later.
+        for item in records.batch_get(&self.removed_sharing).await?.into_iter().flatten() {
+            let sharing: Sharing = item.body()?;
+            self.writes.push(Write::Delete(keys::share(&sharing.hash), WriteCondition::None));
+            self.writes.push(Write::Delete(item.key, WriteCondition::Version(item.version)));
         }
         self.writes.extend(claim_names(self.claimed_names));
         Ok(self.writes)

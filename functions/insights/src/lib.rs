@@ -33,15 +33,17 @@ mod views;
 
 pub(crate) use pennon_core::limits::insights as limits;
 
+pub use actions::ActionRecord;
 pub use cohorts::{CohortRecord, require_feed_fits};
-pub use dashboards::generated;
+pub use dashboards::{DashboardRecord, generated};
 pub use declarations::{Declaration, declaration, writes as declaration_writes};
-pub use insight::{Insight, counter_value_of_id, workspace_field_names};
+pub use insight::{Insight, InsightRow, InsightRowKind, counter_value_of_id, workspace_field_names};
 pub use placement::tiles::Tile;
-pub use resource::row_of as summary_row;
+pub use resource::{ListedResource, Resource, SummaryRow, row_of as summary_row};
 pub use results::saved;
 pub use scheduled_tasks::{ScheduledTaskStats, run_scheduled_tasks};
 pub use shared_page::routes as open_routes;
+pub use sharing::Sharing;
 
 use axum::Router;
 use axum::http::Method;
@@ -50,10 +52,7 @@ use pennon_core::app::App;
 use pennon_core::routes::Routes;
 use pennon_core::store::summary_rows::SummaryRowCache;
 
-use actions::ActionRecord;
-use dashboards::DashboardRecord;
 use handlers::{activity, write};
-use insight::InsightRowKind;
 use results::cancel;
 use views::{timing, viewed};
 

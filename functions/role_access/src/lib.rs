@@ -8,6 +8,8 @@ pub mod payloads;
 pub mod permissions;
 mod store;
 
+pub use store::RoleAccess;
+
 use axum::Router;
 use axum::http::Method;
 use pennon_core::app::App;

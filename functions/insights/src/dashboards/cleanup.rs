@@ -1,6 +1,8 @@
 //! Cleanup after the deletion of a dashboard: its tiles are removed later, and with `delete_insights` the insights that are on
 //! no other dashboard are deleted.
 //!
+//! A dashboard that a workspace file no longer declares is removed, and its tiles at once.
+//!
 //! Must stay true: the cleanup is scheduled in the transaction of the deletion; each step is a transaction on the condition
 //! that the deleted dashboard is unchanged; the task is deleted last.
 
@@ -107,7 +109,7 @@ async fn delete_insight(
     loop {
         let dashboard_ids: Vec<u64> = tiles::current_dashboards(&insight.tiles).collect();
         let deleted = records.get(&key(project, dashboard)).await?;
-        let Some(version) = deleted_version(deleted.as_ref())? else { return Ok(()) };
+        let Some(unchanged) = still_deleted(deleted.as_ref())? else { return Ok(()) };
         let others = Dashboards::load(records, project, dashboard_ids.iter().copied()).await?;
         if insight.deleted
             || !dashboard_ids.contains(&dashboard)
@@ -120,7 +122,7 @@ async fn delete_insight(
         let after = insight.apply(&input, user, at);
         let change = insight::change(project, Some((&insight, &item)), &after)?;
         let mut writes = insight::changes(project, vec![change]);
-        writes.push(Write::Check(key(project, dashboard), WriteCondition::Version(version)));
+        writes.push(Write::Check(key(project, dashboard), unchanged));
         // The pointer of this dashboard is kept until its tiles are removed.
         let removed = dashboard_ids
             .iter()
@@ -162,11 +164,11 @@ pub async fn run_tile_removal(
     task_key: &Key,
 ) -> ApiResult<()> {
     let stored = records.get(&key(project, dashboard)).await?;
-    if let Some(version) = deleted_version(stored.as_ref())? {
+    if let Some(unchanged) = still_deleted(stored.as_ref())? {
         let pk = keys::dashboard_children_pk(project, dashboard);
         let pointers = records.query(PartitionQuery::partition(pk).prefix(keys::DASHBOARD_TILES)).await?;
         for pointer in pointers {
-            remove_tile(records, project, dashboard, version, pointer.key).await?;
+            remove_tile(records, project, dashboard, unchanged, pointer.key).await?;
         }
     }
     Ok(records.transact(vec![Write::Delete(task_key.clone(), WriteCondition::None)]).await?)
@@ -176,7 +178,7 @@ async fn remove_tile(
     records: &Table,
     project: ProjectId,
     dashboard: u64,
-    version: u64,
+    unchanged: WriteCondition,
     pointer: Key,
 ) -> ApiResult<()> {
     let id = pointer.sk.strip_prefix(keys::DASHBOARD_TILES).and_then(|id| id.parse::<u64>().ok());
@@ -188,7 +190,7 @@ async fn remove_tile(
         };
         let mut writes = vec![
             Write::Delete(pointer.clone(), WriteCondition::None),
-            Write::Check(key(project, dashboard), WriteCondition::Version(version)),
+            Write::Check(key(project, dashboard), unchanged),
         ];
         if let Some(item) = item {
             let before: Insight = item.body()?;
@@ -207,9 +209,9 @@ async fn remove_tile(
     }
 }
 
-/// The version of a deleted dashboard; `None` if it does not exist or is not deleted.
-fn deleted_version(item: Option<&Item>) -> Result<Option<u64>, StoreError> {
-    let Some(item) = item else { return Ok(None) };
+/// The condition that a dashboard is still deleted or removed; `None` if it is neither.
+fn still_deleted(item: Option<&Item>) -> Result<Option<WriteCondition>, StoreError> {
+    let Some(item) = item else { return Ok(Some(WriteCondition::Absent)) };
     let dashboard: DashboardRecord = item.body()?;
-    Ok(dashboard.deleted.then_some(item.version))
+    Ok(dashboard.deleted.then_some(WriteCondition::Version(item.version)))
 }

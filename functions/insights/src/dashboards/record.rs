@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use pennon_core::auth::Access;
 use pennon_core::model::User;
 use pennon_core::store::keys::{self, Counter, ProjectId, RecordKind};
-use pennon_core::store::{Item, Key, StoreError, Write};
+use pennon_core::store::{Item, Key, StoreError, Write, WriteCondition};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -164,6 +164,26 @@ impl Resource for DashboardRecord {
 
 impl ListedResource for DashboardRecord {
     const ROWS: RecordKind = RecordKind::DashboardRow;
+
+    fn sharing_configuration(&self, project: ProjectId) -> Option<Key> {
+        Some(keys::dashboard_sharing(project, self.id))
+    }
+
+    fn replacement_writes(
+        &self,
+        after: Option<&DashboardRecord>,
+        project: ProjectId,
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Write>, StoreError> {
+        if after.is_some() {
+            return Ok(Vec::new());
+        }
+        // The worker removes its tiles.
+        let task = keys::dashboard_tiles_task(now, project, self.id);
+        let earlier = self.tile_removal_key(project).filter(|earlier| *earlier != task);
+        let earlier = earlier.map(|earlier| Write::Delete(earlier, WriteCondition::None));
+        Ok(earlier.into_iter().chain([Write::Put(Item::empty(task), WriteCondition::None)]).collect())
+    }
 
     fn row(&self) -> SummaryRow {
         SummaryRow {

@@ -96,6 +96,10 @@ pub trait ListedResource: Resource {
     fn unique_names(&self, _project: ProjectId) -> Vec<Key> {
         Vec::new()
     }
+    /// The key of its sharing configuration, if it can be shared.
+    fn sharing_configuration(&self, _project: ProjectId) -> Option<Key> {
+        None
+    }
     /// Further writes when a workspace file replaces it by `after`, or removes it.
     fn replacement_writes(
         &self,
