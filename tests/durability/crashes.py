@@ -9,23 +9,28 @@ import shutil
 import subprocess
 import uuid
 
-from installation import Campaign, Installation, Server, StartFailed, exported_events
+from installation import PATIENCE_SECONDS, Campaign, Installation, Server, StartFailed, exported_events
 from load import Ledger, Load, verify, wait_until
 
 IMPORT_EVENTS = 400
 # Text of an event in a round that reaches the size from which the server compacts by itself: 8 MiB.
 LARGE_TEXT_BYTES = 60_000
+# Every so many rounds one with such events, in an installation of its own: exports of it take long.
+LARGE_ROUNDS = 10
 
 
 class Crashes:
-    def __init__(self, campaign):
+    def __init__(self, campaign, name="data"):
         self.campaign = campaign
-        self.installation = Installation(campaign.binary, campaign.directory / "data").create()
+        self.installation = Installation(campaign.binary, campaign.directory / name).create()
         self.ledger, self.starts, self.killed = Ledger(campaign), [], {}
 
     def run(self):
         for self.campaign.round in range(1, self.campaign.times + 1):
             random = self.campaign.random("round", self.campaign.round)
+            if self.campaign.round % LARGE_ROUNDS == 0:
+                self.kill_own_compaction(random)
+                continue
             server = self.started()
             verify(self.ledger, server, random)
             self.check()
@@ -34,10 +39,27 @@ class Crashes:
             if action:
                 action(random)
         self.campaign.round += 1
+        self.end()
+
+    def end(self):
         server = self.started()
         verify(self.ledger, server, self.campaign.random("last"))
         self.check()
         self.campaign.expect(server.stop() == 0, "the last server did not stop with status 0")
+
+    def kill_own_compaction(self, random):
+        """Kills a server while it compacts by itself what it has received."""
+        other = Crashes(self.campaign, "large")
+        server = other.started()
+        load = Load(server, other.ledger, f"large-{self.campaign.round}", LARGE_TEXT_BYTES).begin()
+        was_seen = wait_until(other.segment_files, PATIENCE_SECONDS)
+        self.campaign.expect(was_seen, "the server compacted nothing")
+        load.ended.wait(random.random() * 0.05)
+        server.kill()
+        load.end()
+        other.end()
+        self.starts += other.starts
+        other.installation.remove()
 
     def started(self):
         server = Server(self.installation).start()
@@ -52,26 +74,21 @@ class Crashes:
         self.campaign.expect(status == 0, f"pennon check: status {status}: {output}{errors}")
 
     def load(self, server, random):
-        """Writes until the kill; a compaction beside the server is killed as well, or the server while it compacts by itself."""
-        by_itself = random.random() < 0.15
-        load = Load(server, self.ledger, f"load-{self.campaign.round}", LARGE_TEXT_BYTES if by_itself else 0).begin()
+        """Writes until the kill; a compaction beside the server is killed before it or with it."""
+        load = Load(server, self.ledger, f"load-{self.campaign.round}").begin()
+        load.ended.wait(random.uniform(0.02, 0.6))
         compaction = None
-        if by_itself:
-            before = len(self.segment_files())
-            wait_until(lambda: len(self.segment_files()) > before, 4)
-            load.ended.wait(random.random() * 0.05)
-        else:
-            load.ended.wait(random.uniform(0.02, 0.6))
-            if random.random() < 0.6:
-                compaction = self.installation.begin("compact")
-                load.ended.wait(random.uniform(0.0, 0.25))
+        if random.random() < 0.6:
+            compaction = self.installation.begin("compact")
+            load.ended.wait(random.uniform(0.0, 0.25))
         if compaction and random.random() < 0.3:
             compaction.kill()
             load.ended.wait(random.uniform(0.0, 0.05))
         server.kill()
         if compaction:
-            # Without its server it ends with an error, unless it was done before.
-            compaction.communicate(timeout=60)
+            # Without its server it repeats its requests for some seconds; it may also be done.
+            compaction.kill()
+            compaction.communicate()
         load.end()
         for what, status, body in self.ledger.refusals:
             self.campaign.finding(f"{what} before the kill: status {status}: {body!r:.300}")

@@ -5,6 +5,7 @@ that a later read has found or not found). An acknowledged write must be there f
 all, and what was once found or missing stays so.
 """
 
+import base64
 import threading
 import time
 import uuid
@@ -117,7 +118,7 @@ class Load:
 
     def _event(self, random, distinct_id, name="seen", **properties):
         if self.text_bytes:
-            properties["text"] = random.randbytes(self.text_bytes // 2).hex()
+            properties["text"] = base64.b64encode(random.randbytes(self.text_bytes * 3 // 4)).decode()
         return {"event": name, "distinct_id": distinct_id, "uuid": str(uuid.UUID(int=random.getrandbits(128), version=4)),
                 "timestamp": f"2024-01-{random.randint(1, 28):02}T10:00:00Z", "properties": properties}
 
