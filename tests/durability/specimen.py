@@ -71,11 +71,12 @@ class Specimen:
         # Some results are stored.
         for node in queries().values():
             succeed(client.post(f"{PROJECT}/query/", {"query": node, "refresh": "blocking"}))
-        # The write-ahead log stays.
-        server.kill()
         self.backups = [self.directory / "backup", self.directory / "backup.tar"]
         for place in self.backups:
             self.installation.succeed("backup", "--out", place, "--with-payload-key")
+        # The write-ahead log stays, because no process closes the database after the kill.
+        succeed(client.patch(f"{PROJECT}/feature_flags/2/", {"name": "Flag 1, changed last"}))
+        server.kill()
 
     def import_history(self):
         lines = [event(10_000 + number, "imported", f"person-{number % PERSONS}", 2) for number in range(300)]
