@@ -10,7 +10,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 class Unavailable(Exception):
-    """This machine lets nobody make or mount a file system; its text is the reason."""
+    """File systems cannot be made or mounted on this machine; its text is the reason."""
 
 
 def run(*command):
@@ -52,7 +52,7 @@ class Disk:
     def mount(self):
         self.place.mkdir(exist_ok=True)
         self.device = run("losetup", f"--direct-io={self.direct}", "--find", "--show", self.image)
-        # Nothing is written before a sync requests it, as far as the file system can be told so.
+        # The journal is committed by syncs, and otherwise only every five minutes.
         run("mount", "-t", "ext4", "-o", "commit=300,noatime", self.device, self.place)
         return self
 

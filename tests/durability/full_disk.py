@@ -97,7 +97,7 @@ class FullDisk:
                             raise
                         break
             left = random.choice([0, 0, random.randrange(200_000)])
-            filler.truncate(max(0, filler.tell() - left))
+            filler.truncate(max(0, os.fstat(filler.fileno()).st_size - left))
             os.fsync(filler.fileno())
 
     def make_read_only(self):
