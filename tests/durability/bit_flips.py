@@ -12,6 +12,8 @@ import json
 import re
 import shutil
 import sqlite3
+import tempfile
+from pathlib import Path
 
 from installation import DATABASE, LOG, MARK, Campaign, Installation, Server, StartFailed
 from specimen import Specimen, copied, responses
@@ -83,8 +85,16 @@ def rows_of(database):
     return rows
 
 
-def replaced_segments(database):
-    """Ids of the segments that others have replaced."""
+def replaced_segments(installation):
+    """Ids of the segments that others have replaced. Read in a copy, because SQLite removes the log of a database that it closes."""
+    with tempfile.TemporaryDirectory() as directory:
+        for name in (DATABASE, LOG):
+            if (installation.data / name).exists():
+                shutil.copy(installation.data / name, directory)
+        return replaced_in(Path(directory) / DATABASE)
+
+
+def replaced_in(database):
     bodies = [json.loads(text)["d"]["S"] for _, _, _, sk, text in rows_of(database) if sk.startswith("S:SEGMENT#")]
     return {segment for body in bodies for segment in json.loads(body)["replaces_segments"]}
 
@@ -137,7 +147,7 @@ class BitFlips:
 
     def classified(self):
         classes = collections.defaultdict(list)
-        replaced = replaced_segments(self.specimen.installation.data / DATABASE)
+        replaced = replaced_segments(self.specimen.installation)
         for name in self.specimen.installation.files():
             # Files of replaced segments stay for ten minutes, and nothing reads them.
             if name.endswith(".blocks") or not any(segment in name for segment in replaced):

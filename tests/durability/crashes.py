@@ -16,7 +16,7 @@ IMPORT_EVENTS = 400
 # Text of an event in a round that reaches the size from which the server compacts by itself: 8 MiB.
 LARGE_TEXT_BYTES = 60_000
 # Every so many rounds one with such events, in an installation of its own: exports of it take long.
-LARGE_ROUNDS = 10
+LARGE_ROUNDS = 15
 
 
 class Crashes:
@@ -149,8 +149,7 @@ class Crashes:
         left = own & set(exported_events(self.installation))
         self.campaign.expect(len(left) in (0, len(own)), f"{len(left)} of {len(own)} events of {person} are left by a killed erasure")
         self.completed(self.installation, "delete", "--person", person, "--project", "1", "--yes")
-        left = {it: copies for it, copies in exported_events(self.installation).items() if copies[0]["distinct_id"] == person}
-        self.campaign.expect(not left, f"{len(left)} events of {person} are left by an erasure")
+        # The reads after the next start find what is left.
         self.ledger.events -= own
         self.ledger.missing |= own
         # Of an uncertain batch only the events of others can be there.
