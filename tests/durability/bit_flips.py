@@ -104,15 +104,17 @@ def kind_of_row(pk, sk):
     return re.sub(r"[0-9a-f-]{32,}|\d{6,}[^#]*", "*", re.sub(r"#\d+", "#*", f"{pk} {sk}"))
 
 
-def damage_row(random, data):
-    """Flips a bit in the text of a row, which stays a text; kinds of rows have the same chance, however many rows they have."""
+def damage_row(random, data, of_key):
+    """Flips a bit in the text of a row, or in one of its keys, and it stays a text. Kinds of rows have the same chance, however many
+    rows they have. Returns what was done, and whether the row has a checksum."""
     kinds = collections.defaultdict(list)
     for row in rows_of(data / DATABASE):
         kinds[kind_of_row(row[2], row[3])].append(row)
-    kind = random.choice(sorted(kinds))
-    table, rowid, pk, sk, text = random.choice(kinds[kind])
+    table, rowid, pk, sk, text = random.choice(kinds[random.choice(sorted(kinds))])
+    column = random.choice(("pk", "sk")) if of_key else "item_json"
+    before = {"pk": pk, "sk": sk, "item_json": text}[column].encode()
     while True:
-        content = bytearray(text.encode())
+        content = bytearray(before)
         at, bit = random.randrange(len(content)), random.randrange(8)
         content[at] ^= 1 << bit
         try:
@@ -121,11 +123,11 @@ def damage_row(random, data):
         except UnicodeDecodeError:
             continue
     connection = sqlite3.connect(data / DATABASE)
-    connection.execute(f'UPDATE "{table}" SET item_json = ? WHERE rowid = ?', (damaged, rowid))
+    connection.execute(f'UPDATE "{table}" SET {column} = ? WHERE rowid = ?', (damaged, rowid))
     connection.commit()
     connection.close()
     near = slice(max(0, at - 30), at + 30)
-    return f"row {pk} {sk}: bit {bit} of byte {at} of {len(content)}, {text.encode()[near]!r} became {bytes(content[near])!r}", has_checksum(text)
+    return f"row {pk} {sk}: {column}: bit {bit} of byte {at} of {len(content)}, {before[near]!r} became {bytes(content[near])!r}", has_checksum(text)
 
 
 def has_checksum(text):
@@ -152,7 +154,7 @@ class BitFlips:
             # Files of replaced segments stay for ten minutes, and nothing reads them.
             if name.endswith(".blocks") or not any(segment in name for segment in replaced):
                 classes[file_class(name)].append(name)
-        classes = {**classes, "row": [], "backup directory": [], "backup file": []}
+        classes = {**classes, "row": [], "row key": [], "backup directory": [], "backup file": []}
         only = self.campaign.options.only
         if only and only not in classes:
             raise SystemExit(f"--only takes one of {', '.join(sorted(classes))}")
@@ -187,8 +189,8 @@ class BitFlips:
     def damage_installation(self, random, name):
         copy = copied(self.specimen.installation, self.campaign.directory / "copy")
         is_checked = True
-        if name == "row":
-            what, is_checked = damage_row(random, copy.data)
+        if name in ("row", "row key"):
+            what, is_checked = damage_row(random, copy.data, name == "row key")
         else:
             file = random.choice(self.classes[name])
             what = damage_file(random, copy.data / file, random.choice(DAMAGES))
@@ -215,7 +217,7 @@ class BitFlips:
         wrong = {read: it for read, it in wrong.items() if not is_documented(name, read, self.before[read], it)}
         self.outcomes[name, "as before" if not changed else "wrong" if wrong else "errors"] += 1
         if wrong and not is_checked:
-            self.unchecked[re.sub(r": bit.*", "", what)] += 1
+            self.unchecked[re.sub(r": (pk|sk|item_json): bit.*", "", what)] += 1
             return
         for read, (status, body) in list(wrong.items())[:3]:
             difference = first_difference(self.before[read][1], body) if status == 200 else f"{body!r:.200}"
@@ -228,7 +230,7 @@ class BitFlips:
         if has_sums and name not in HARMLESS:
             self.campaign.expect(status != 0, f"{what}: pennon check finds nothing: {output}")
         found = [read for read, (code, _) in after.items() if code == 503]
-        self.campaign.expect(not found or status != 0 or name in ("row", DATABASE, LOG), f"{what}: {found} fail, and pennon check finds nothing: {output}{errors}")
+        self.campaign.expect(not found or status != 0 or name in ("row", "row key", DATABASE, LOG), f"{what}: {found} fail, and pennon check finds nothing: {output}{errors}")
         if status:
             self.outcomes[name, "found by check"] += 1
 
