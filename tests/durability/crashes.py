@@ -26,6 +26,7 @@ class Crashes:
         self.ledger, self.starts, self.killed = Ledger(campaign), [], {}
 
     def run(self):
+        actions = []
         for self.campaign.round in range(1, self.campaign.times + 1):
             random = self.campaign.random("round", self.campaign.round)
             if self.campaign.round % LARGE_ROUNDS == 0:
@@ -35,8 +36,10 @@ class Crashes:
             verify(self.ledger, server, random)
             self.check()
             self.load(server, random)
-            action = random.choice([self.kill_import, self.kill_apply, self.kill_delete, self.kill_backup, self.kill_compact, None])
-            if action:
+            if not actions:
+                actions = [self.kill_import, self.kill_apply, self.kill_delete, self.kill_backup, self.kill_compact, None]
+                random.shuffle(actions)
+            if action := actions.pop():
                 action(random)
         self.campaign.round += 1
         self.end()
@@ -76,7 +79,7 @@ class Crashes:
     def load(self, server, random):
         """Writes until the kill; a compaction beside the server is killed before it or with it."""
         load = Load(server, self.ledger, f"load-{self.campaign.round}").begin()
-        load.ended.wait(random.uniform(0.02, 0.6))
+        load.ended.wait(random.uniform(0.02, 0.4))
         compaction = None
         if random.random() < 0.6:
             compaction = self.installation.begin("compact")

@@ -16,6 +16,7 @@ EVENTS_FROM = "2024-01-01"
 COUNT_QUERY = {"query": {"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": None}], "dateRange": {"date_from": EVENTS_FROM},
                          "trendsFilter": {"display": "BoldNumber"}}, "refresh": "force_blocking"}
 LIST_LIMIT = 1000
+UNTOUCHED_SHARE = 0.1
 
 
 class Kind:
@@ -123,7 +124,7 @@ class Load:
                 "timestamp": f"2024-01-{random.randint(1, 28):02}T10:00:00Z", "properties": properties}
 
     def capture(self, client, random, _):
-        events = [self._event(random, f"person-{random.randrange(50)}", n=random.randrange(100)) for _ in range(random.randint(1, 20))]
+        events = [self._event(random, f"person-{random.randrange(50)}", n=random.randrange(100)) for _ in range(random.randint(1, 12))]
         return self._send_events(client, "/batch/", {"api_key": TOKEN, "batch": events}, events)
 
     def capture_one(self, client, random, _):
@@ -182,7 +183,7 @@ def verify(ledger, server, random):
     """Compares what the installation returns with the ledger, and settles uncertain writes."""
     client = server.client()
     verify_events(ledger, server, client)
-    verify_records(ledger, client)
+    verify_records(ledger, client, random)
     verify_merges(ledger, client, random)
     resend(ledger, client, random)
 
@@ -225,7 +226,7 @@ def listed(client, kind):
             return by_name
 
 
-def verify_records(ledger, client):
+def verify_records(ledger, client, random):
     campaign = ledger.campaign
     for name, kind in KINDS.items():
         found = listed(client, kind)
@@ -233,7 +234,9 @@ def verify_records(ledger, client):
         unknown = set(found) - set(expected)
         campaign.expect(not unknown, f"{name}s that were not written: {sorted(unknown)[:3]}")
         for record in expected.values():
-            verify_record(ledger, client, kind, record, found.get(record.name, []))
+            # Every record is in the list; what was not written since the last comparison is read by itself only at times.
+            if record in ledger.touched or record.uncertain is not None or random.random() < UNTOUCHED_SHARE or len(found.get(record.name, [])) != 1:
+                verify_record(ledger, client, kind, record, found.get(record.name, []))
     ledger.touched.clear()
 
 

@@ -1,5 +1,6 @@
 """Tests of the comparison with the ledger: each loss, copy or half of a write is a finding, and what is permitted is none."""
 
+import random
 import types
 import unittest
 
@@ -73,7 +74,7 @@ class Records(unittest.TestCase):
         ledger, record = Ledger(Campaign()), Record("flag", "flag-a")
         record.id, record.number, record.uncertain, record.writes = number and 1, number, uncertain, writes
         ledger.records, ledger.touched = [record], {record}
-        verify_records(ledger, Client(records, entries))
+        verify_records(ledger, Client(records, entries), random.Random(1))
         return ledger.campaign.findings
 
     def test_what_is_permitted(self):
@@ -95,7 +96,6 @@ class Records(unittest.TestCase):
 
 class Merges(unittest.TestCase):
     def test_a_lost_merge(self):
-        import random
         ledger = Ledger(Campaign())
         ledger.merges = {"anonymous": "user"}
         verify_merges(ledger, Client(persons={"anonymous": ["anonymous", "user"]}), random.Random(1))
