@@ -171,7 +171,7 @@ mod tests {
         let link = |kind| ("events/a", kind, "/etc/passwd", &b""[..]);
         let absolute = directory.path().join("absolute").display().to_string();
         let absolute = (absolute.as_str(), EntryType::Regular, "", &b"1"[..]);
-        let cases: [(&str, &[ForgedEntry<'_>], &str); 13] = [
+        let cases: [(&str, &[ForgedEntry<'_>], &str); 18] = [
             ("extra", &[contents, tables, object, file("events/b")], "does not list it"),
             ("key", &[contents, tables, object, file("payload.key")], "does not list it"),
             ("elsewhere", &[contents, tables, object, file("notes")], "does not belong"),
@@ -180,6 +180,15 @@ mod tests {
             ("symlink", &[contents, tables, link(EntryType::Symlink)], "does not belong"),
             ("hard link", &[contents, tables, link(EntryType::Link)], "does not belong"),
             ("directory", &[contents, tables, link(EntryType::Directory)], "does not belong"),
+            ("character device", &[contents, tables, link(EntryType::Char)], "does not belong"),
+            ("block device", &[contents, tables, link(EntryType::Block)], "does not belong"),
+            ("named pipe", &[contents, tables, link(EntryType::Fifo)], "does not belong"),
+            (
+                "sparse file",
+                &[contents, tables, link(EntryType::GNUSparse)],
+                "not a backup, or a damaged one",
+            ),
+            ("backslash", &[contents, tables, object, file("events/..\\x")], "does not belong"),
             ("twice", &[contents, tables, object, object], "in it twice"),
             ("contents twice", &[contents, tables, object, contents], "in it twice"),
             ("missing", &[contents, tables], "events/a is missing"),

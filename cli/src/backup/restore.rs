@@ -70,12 +70,11 @@ fn copy_backup(from: &Path, to: &Path, progress: ProgressCallback<'_>) -> Result
         std::fs::remove_file(to.join(CONTENTS)).map_err(path_error(to, "written"))?;
         contents
     } else {
+        require_regular_file(from, CONTENTS)?;
         let contents = Contents::read(from)?;
         for (done, file) in contents.files.iter().enumerate() {
+            require_regular_file(from, &file.path)?;
             let (from, to) = (from.join(&file.path), to.join(&file.path));
-            if from.symlink_metadata().is_ok_and(|metadata| !metadata.is_file()) {
-                return Err(format!("{} is not a regular file", file.path));
-            }
             create_parent(&to).map_err(path_error(&to, "made"))?;
             std::fs::copy(&from, &to).map_err(|e| match e.kind() {
                 std::io::ErrorKind::NotFound => format!("{} is missing", file.path),
@@ -90,6 +89,22 @@ fn copy_backup(from: &Path, to: &Path, progress: ProgressCallback<'_>) -> Result
     Ok(contents)
 }
 
+/// An error if something other than a regular file is at `path` in `directory`, or if a symbolic link leads there: the backup would be
+/// read from elsewhere. A missing file is found by those who open it.
+fn require_regular_file(directory: &Path, path: &str) -> Result<(), String> {
+    let mut at = directory.to_owned();
+    for part in Path::new(path).components() {
+        at.push(part);
+        if at.symlink_metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) {
+            return Err(format!("{path} is not a regular file"));
+        }
+    }
+    match at.is_dir() {
+        true => Err(format!("{path} is not a regular file")),
+        false => Ok(()),
+    }
+}
+
 /// Restricts `path` to its owner, if it exists.
 fn restrict_to_owner(path: &Path) -> Result<(), String> {
     #[cfg(unix)]
@@ -100,4 +115,67 @@ fn restrict_to_owner(path: &Path) -> Result<(), String> {
     #[cfg(not(unix))]
     let _ = path;
     Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::backup::{BackupFile, hash_file};
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    const TABLES: &str = "dynamodb.sqlite";
+    const OBJECT: &str = "events/project=1/events/a.parquet";
+
+    /// A backup of two files in a new directory `name`.
+    fn backup(directory: &Path, name: &str) -> PathBuf {
+        let at = directory.join(name);
+        let files = [TABLES, OBJECT].map(|file| {
+            create_parent(&at.join(file)).unwrap();
+            std::fs::write(at.join(file), file).unwrap();
+            let (sha256, bytes) = hash_file(&at.join(file)).unwrap();
+            BackupFile { path: file.to_owned(), bytes, sha256 }
+        });
+        Contents::new(chrono::DateTime::UNIX_EPOCH, files.to_vec()).write(&at).unwrap();
+        at
+    }
+
+    /// A symbolic link in place of `path`, to the same content elsewhere: digests would match.
+    fn replace_by_link(at: &Path, path: &str, elsewhere: &Path) {
+        std::fs::rename(at.join(path), elsewhere).unwrap();
+        symlink(elsewhere, at.join(path)).unwrap();
+    }
+
+    #[test]
+    fn links_and_special_files_in_a_backup_are_rejected() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let copy = |name: &str| {
+            let to = root.join(format!("{name} copy"));
+            std::fs::create_dir(&to).unwrap();
+            copy_backup(&root.join(name), &to, &mut |_, _, _| {})
+        };
+        backup(root, "whole");
+        assert_eq!(copy("whole").unwrap().files.len(), 2);
+        for (name, path) in [
+            ("table", TABLES),
+            ("object", OBJECT),
+            ("folder", "events/project=1"),
+            ("root", "events"),
+            ("list", CONTENTS),
+        ] {
+            replace_by_link(&backup(root, name), path, &root.join(format!("{name} elsewhere")));
+            let error = copy(name).unwrap_err();
+            assert!(error.contains("is not a regular file"), "{name}: {error}");
+        }
+        let at = backup(root, "socket");
+        std::fs::remove_file(at.join(TABLES)).unwrap();
+        let _socket = UnixListener::bind(at.join(TABLES)).unwrap();
+        assert!(copy("socket").unwrap_err().contains("is not a regular file"));
+        let at = backup(root, "directory");
+        std::fs::remove_file(at.join(OBJECT)).unwrap();
+        std::fs::create_dir(at.join(OBJECT)).unwrap();
+        assert!(copy("directory").unwrap_err().contains("is not a regular file"));
+    }
 }

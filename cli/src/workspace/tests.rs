@@ -202,3 +202,45 @@ async fn the_number_of_block_partitions_is_raised_and_never_lowered() {
     let error = refused(run(&table, &with("4"), ApplyOptions::default()).await);
     assert!(error.contains("block_partitions is 64"), "{error}");
 }
+
+/// Aliases of aliases: ten levels of ten would be ten thousand million texts.
+#[test]
+fn a_file_whose_aliases_would_fill_the_memory_is_rejected() {
+    let levels = |count: usize| {
+        let mut text = "users: [{id: 1, email: a@example.com, first_name: &l0 x}]\nflags:\n- project: '7'\n  id: 1\n  key: k\n  filters:\n"
+            .to_owned();
+        for level in 1..=count {
+            let aliases = vec![format!("*l{}", level - 1); 10].join(", ");
+            text += &format!("    a{level}: &l{level} [{aliases}]\n");
+        }
+        Workspace::parse(&text)
+    };
+    let small = levels(2).unwrap();
+    let filters = serde_json::to_value(&small.flags[0]).unwrap()["filters"].clone();
+    assert_eq!(filters["a2"].as_array().unwrap().len(), 10);
+    assert!(levels(10).is_err());
+}
+
+/// Deeply nested lists and objects take no stack.
+#[test]
+fn a_deeply_nested_file_is_rejected() {
+    for (open, close) in [("[", "]"), ("{a: ", "}")] {
+        let text = format!("flags: {}1{}", open.repeat(100_000), close.repeat(100_000));
+        assert!(Workspace::parse(&text).is_err());
+    }
+    let json = format!("{{\"flags\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
+    assert!(Workspace::parse(&json).is_err());
+}
+
+/// A longer token would be stored, and no SDK could use it.
+#[tokio::test]
+async fn a_project_token_has_at_most_two_hundred_bytes() {
+    let table = table().await;
+    let with = |bytes: usize| FILE.replace("phc_shop", &"t".repeat(bytes));
+    run(&table, &with(200), ApplyOptions::default()).await.unwrap();
+    let result = run(&table, &with(201), ApplyOptions::default()).await.map(|_| ());
+    assert!(
+        matches!(&result, Err(ApplyError::Invalid(problem)) if problem.contains("projects[0].token")),
+        "{result:?}"
+    );
+}

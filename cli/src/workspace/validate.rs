@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 
 use pennon_analytics::kinds::paths::validate_cleaning_filters;
-use pennon_core::auth::is_scope;
+use pennon_core::auth::{TOKEN_BYTES_MAX, is_scope};
 use pennon_core::limits::api_keys;
 use pennon_eventstore::BlockPartitions;
 use pennon_flag_rules::flag::field_table::workspace_fields;
@@ -76,6 +76,9 @@ fn check_entries(
     for (at, project) in workspace.projects.iter().enumerate() {
         require_declared(organizations, &project.organization, || format!("projects[{at}].organization"))?;
         require(project.token.len() >= 3, || format!("projects[{at}].token: at least 3 characters"))?;
+        require(project.token.len() <= TOKEN_BYTES_MAX, || {
+            format!("projects[{at}].token: at most {TOKEN_BYTES_MAX} bytes")
+        })?;
         require(project.timezone.parse::<chrono_tz::Tz>().is_ok(), || {
             format!("projects[{at}].timezone: \"{}\" is not an IANA time zone", project.timezone)
         })?;

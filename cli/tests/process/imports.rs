@@ -385,3 +385,23 @@ fn a_record_of_16_mib_is_read_and_one_byte_more_is_named() {
         }
     }
 }
+
+/// 64 MiB of one record, in 64 KB of a compressed file: no more of it than a record may have is decompressed into memory.
+#[test]
+fn a_record_that_is_too_long_after_decompression_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file.gz");
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(br#"{"event":"a","distinct_id":"u","properties":{"x":""#).unwrap();
+    encoder.write_all(&vec![b'x'; 64 << 20]).unwrap();
+    encoder.write_all(b"\"}}\n").unwrap();
+    let bytes = encoder.finish().unwrap();
+    assert!(bytes.len() < 100_000, "{}", bytes.len());
+    std::fs::write(&file, bytes).unwrap();
+    let output = pennon(
+        &["import", &file.to_string_lossy(), "--project", "1", "--dry-run"],
+        &directory.path().join("data"),
+    );
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("line 1: longer than 16 MiB"), "{}", text(&output.stderr));
+}

@@ -80,6 +80,19 @@ fn undecodable_bodies_are_rejected() {
     assert_eq!(status(SdkBody { body: &bomb, ..SdkBody::default() }), StatusCode::PAYLOAD_TOO_LARGE);
 }
 
+#[test]
+fn a_body_is_decompressed_up_to_the_limit() {
+    let decompressed = |bytes: usize| {
+        let mut body = br#"{"event": "a", "distinct_id": "d"}"#.to_vec();
+        body.resize(bytes, b' ');
+        let body = gzip(&body);
+        let decoded = decode(&SdkBody { body: &body, ..SdkBody::default() });
+        decoded.map(|payload| payload.json.len()).map_err(|error| error.status)
+    };
+    assert_eq!(decompressed(INFLATED_BYTES_MAX), Ok(INFLATED_BYTES_MAX));
+    assert_eq!(decompressed(INFLATED_BYTES_MAX + 1), Err(StatusCode::PAYLOAD_TOO_LARGE));
+}
+
 fn metadata() -> RequestMetadata {
     RequestMetadata { now: parse_timestamp(NOW).unwrap(), ..RequestMetadata::default() }
 }
@@ -190,6 +203,7 @@ fn errors_name_the_missing_or_invalid_field() {
         event[key] = value;
         json!({"api_key": "t", "batch": [{"event": "a", "distinct_id": "d"}, event]})
     };
+    assert!(read(with("offset", json!(9.9e13))).is_ok());
     for (key, value) in [
         ("event", json!(null)),
         ("event", json!(5)),

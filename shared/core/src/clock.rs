@@ -81,6 +81,13 @@ impl CacheInstant {
         }
     }
 
+    /// An instant before Lambda froze the process for `duration`: the system clock has gone on, the monotonic clock stood still.
+    #[cfg(test)]
+    pub(crate) fn before_freeze(duration: Duration) -> CacheInstant {
+        let now = CacheInstant::now();
+        CacheInstant { system: now.system.checked_sub(duration).unwrap_or(now.system), ..now }
+    }
+
     /// Whether less than `duration` has passed since this instant, by both clocks.
     pub fn is_younger_than(&self, duration: Duration) -> bool {
         self.age(CacheInstant::now()) < duration

@@ -8,7 +8,7 @@ use tracing_subscriber::filter::Targets;
 use crate::payload_keys::{self, PayloadKeys};
 
 /// Maximum of `PENNON_ANSWER_SECONDS`.
-const RESPONSE_SECONDS_MAX: u64 = 25;
+pub const RESPONSE_SECONDS_MAX: u64 = 25;
 
 /// Names of the tables.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -100,3 +100,69 @@ async fn errors_have_the_same_format_and_their_status() {
     assert_eq!(response.status.as_u16(), 403);
     assert!(is_table(&response).ends_with("authentication_error\r\n"));
 }
+
+/// The cells of a CSV text.
+fn cells(text: &str) -> Vec<String> {
+    let (mut cells, mut cell, mut is_quoted) = (Vec::new(), String::new(), false);
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if is_quoted && letters.peek() == Some(&'"') => cell.extend(letters.next()),
+            '"' => is_quoted = !is_quoted,
+            ',' | '\r' | '\n' if !is_quoted => cells.push(std::mem::take(&mut cell)),
+            other => cell.push(other),
+        }
+    }
+    cells.push(cell);
+    cells
+}
+
+/// Names and texts that begin like formulas, as OWASP lists them, in every route that returns CSV. Numbers stay numbers.
+#[tokio::test]
+async fn no_route_returns_a_cell_that_is_a_formula() {
+    let app = shop().await;
+    const INSIGHTS: &str = "/api/projects/1/insights";
+    let formulas = ["=1+1", "+1", "-1", "@a", "\tx", "\rx", "=HYPERLINK(\"x\")"];
+    let mut ids = Vec::new();
+    for formula in formulas {
+        let filters = days(json!({"events": [{"id": "signed up", "custom_name": formula}]}));
+        let body = json!({"name": format!("a{formula}"), "description": formula, "tags": [formula], "filters": filters});
+        ids.push(app.post(&format!("{INSIGHTS}/"), body).await.expect(201)["id"].clone());
+        let body = days(json!({"events": [{"id": "signed up", "custom_name": formula}]}));
+        let trend = app.post(&format!("{TREND}.csv"), body).await;
+        let shown = cells(is_table(&trend));
+        assert!(shown.contains(&format!("'{formula}")), "{formula:?}: {shown:?}");
+    }
+    let node = json!({"kind": "LifecycleQuery", "series": [{"kind": "EventsNode", "event": "signed up"}],
+        "dateRange": {"date_from": "2026-01-01", "date_to": "2026-01-03"}});
+    let lifecycle = json!({"name": "L", "query": node});
+    let lifecycle =
+        app.post(&format!("{INSIGHTS}/?refresh=blocking"), lifecycle).await.expect(201)["id"].clone();
+    app.post(&format!("{INSIGHTS}/{}/viewed/", ids[0]), Value::Null).await.expect(200);
+    let mut seen = 0;
+    for path in [
+        format!("{INSIGHTS}.csv"),
+        format!("{INSIGHTS}/{}.csv", ids[0]),
+        format!("{INSIGHTS}/activity.csv"),
+        format!("{INSIGHTS}/{}/activity.csv", ids[1]),
+        format!("{INSIGHTS}/{}/sharing.csv", ids[2]),
+        format!("{INSIGHTS}/my_last_viewed.csv"),
+        format!("{INSIGHTS}/{lifecycle}.csv?refresh=blocking"),
+    ] {
+        let response = app.get(&path).await;
+        assert_eq!(response.status.as_u16(), 200, "{path}: {}", response.text);
+        for cell in cells(is_table(&response)) {
+            let is_number = serde_json::from_str::<serde_json::Number>(&cell).is_ok();
+            assert!(is_number || !cell.starts_with(['=', '+', '-', '@', '\t', '\r']), "{path}: {cell:?}");
+            seen += usize::from(formulas.iter().any(|formula| cell == format!("'{formula}")));
+        }
+        if path.contains(&format!("/{lifecycle}.csv")) {
+            assert!(
+                cells(&response.text).contains(&"-1".to_owned()),
+                "a dormant person is a number: {}",
+                response.text
+            );
+        }
+    }
+    assert!(seen >= 2 * formulas.len(), "{seen}");
+}

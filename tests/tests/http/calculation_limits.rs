@@ -94,11 +94,48 @@ fn rows() -> Vec<Row> {
     ]
 }
 
+/// Rows of the options of funnels and of names.
+fn funnel_rows() -> Vec<Row> {
+    let exclusions = |count: usize| {
+        let one = json!({"id": "x", "type": "events", "funnel_from_step": 0, "funnel_to_step": 1});
+        with(json!({"events": events(2), "exclusions": vec![one; count]}))
+    };
+    let window = |days: i64| {
+        with(
+            json!({"events": events(2), "funnel_window_interval": days, "funnel_window_interval_unit": "day"}),
+        )
+    };
+    let keys = |count: usize| {
+        let keys: Vec<String> = (0..count).map(|at| format!("k{at}")).collect();
+        with(json!({"events": events(2), "breakdown": keys, "breakdown_type": "event"}))
+    };
+    let event = |bytes: usize| with(json!({"events": [{"id": "e".repeat(bytes)}]}));
+    let property = |bytes: usize| with(json!({"properties": [{"key": "k".repeat(bytes), "value": "v"}]}));
+    let bins = |count: u32| {
+        with(json!({"breakdown": "p", "breakdown_type": "event", "breakdown_histogram_bin_count": count}))
+    };
+    let days = funnels::limits::WINDOW_SECONDS / 86_400;
+    let (exclusion_limit, key_limit) = (funnels::limits::EXCLUSIONS, funnels::limits::BREAKDOWN_KEYS);
+    vec![
+        (FUNNEL, exclusions(exclusion_limit), exclusions(exclusion_limit + 1), Some("exclusions")),
+        (FUNNEL, window(days), window(days + 1), Some("funnel_window_interval")),
+        (FUNNEL, keys(key_limit), keys(key_limit + 1), Some("breakdown")),
+        (TREND, event(limits::NAME_BYTES), event(limits::NAME_BYTES + 1), Some("events")),
+        (TREND, property(limits::NAME_BYTES), property(limits::NAME_BYTES + 1), Some("properties")),
+        (
+            TREND,
+            bins(limits::BREAKDOWN_BINS),
+            bins(limits::BREAKDOWN_BINS + 1),
+            Some("breakdown_histogram_bin_count"),
+        ),
+    ]
+}
+
 #[tokio::test]
 async fn queries_at_a_limit_are_calculated_and_larger_ones_are_rejected_by_field() {
     let app = TestApp::new().await;
     let mut wrong = Vec::new();
-    for (path, at_limit, beyond, attr) in rows() {
+    for (path, at_limit, beyond, attr) in rows().into_iter().chain(funnel_rows()) {
         let what = attr.unwrap_or("steps");
         let response = app.post(path, at_limit).await;
         if response.status != 200 {

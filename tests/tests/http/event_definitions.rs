@@ -195,6 +195,25 @@ async fn properties_are_narrowed_by_name_type_and_events() {
     assert_eq!(only, ["$lib", "gift", "mixed", "note", "plan", "price"]);
 }
 
+/// The newest thousand events of a name are searched: the oldest of a thousand is one of them, that of 1,001 is not.
+#[tokio::test]
+async fn a_thousand_events_of_a_name_are_searched_for_properties() {
+    for (newer, is_found) in [(999, true), (1_000, false)] {
+        let app = TestApp::new().await;
+        let event = |number: usize, key: &str| {
+            let time = format!("2026-01-02T{:02}:{:02}:00Z", number / 60, number % 60);
+            json!({"event": "bought", "distinct_id": "ann", "timestamp": time, "properties": {key: 1}})
+        };
+        let mut events = vec![event(0, "oldest")];
+        events.extend((1..=newer).map(|number| event(number, "newer")));
+        app.capture(Value::from(events)).await;
+        let names_of = percent_encoded(r#"["bought"]"#);
+        let query = format!("{PROPERTIES}?event_names={names_of}&filter_by_event_names=true");
+        let found = app.get(&query).await.expect(200);
+        assert_eq!(names(&found).contains(&"oldest"), is_found, "{newer} newer ones");
+    }
+}
+
 #[tokio::test]
 async fn properties_of_groups_are_those_of_their_type() {
     let app = shop().await;

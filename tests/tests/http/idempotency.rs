@@ -74,6 +74,20 @@ async fn a_repeated_create_creates_once() {
 }
 
 #[tokio::test]
+async fn a_key_has_one_to_255_bytes() {
+    let app = TestApp::new().await;
+    let (path, body) = (format!("{PROJECT}/dashboards/"), json!({"name": "once"}));
+    for wrong in [String::new(), "x".repeat(256)] {
+        let refused = send(&app, Keys::OWNER, &path, &body, &wrong).await.expect(400);
+        assert_eq!(refused["attr"], "Idempotency-Key");
+    }
+    assert_eq!(app.get(&path).await.expect(200)["count"], 0);
+    for accepted in ["x".to_owned(), "x".repeat(255)] {
+        send(&app, Keys::OWNER, &path, &body, &accepted).await.expect(201);
+    }
+}
+
+#[tokio::test]
 async fn the_key_of_another_user_is_another_key() {
     let app = TestApp::new().await;
     let (path, body) = (format!("{PROJECT}/dashboards/"), json!({"name": "once"}));

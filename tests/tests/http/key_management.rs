@@ -96,6 +96,54 @@ async fn a_revoked_key_stops_working_and_a_key_may_revoke_itself() {
     assert!(!labels(&app).await.contains(&json!("a")));
 }
 
+/// Rotation with an overlap: both keys work until the first is revoked, in a process that has it cached until its cache expires.
+#[tokio::test]
+async fn a_key_is_rotated_without_a_gap() {
+    let app = TestApp::new().await;
+    let other = app.another_process();
+    let flags = "/api/projects/1/feature_flags/";
+    let scopes = json!({"scopes": ["feature_flag:read"], "scoped_teams": [1]});
+    let key = async |label: &str| {
+        let mut body = scopes.clone();
+        body["label"] = json!(label);
+        create(&app, body).await
+    };
+    let old = key("deploy").await;
+    let old_secret = old["value"].as_str().unwrap();
+    other.call(old_secret, "GET", flags, Value::Null).await.expect(200);
+    let new = key("deploy 2").await;
+    let new_secret = new["value"].as_str().unwrap();
+    for process in [&app, &other] {
+        for secret in [old_secret, new_secret] {
+            process.call(secret, "GET", flags, Value::Null).await.expect(200);
+        }
+    }
+    let revoked = app.call(Keys::OWNER, "DELETE", &one(&old), Value::Null).await;
+    assert_eq!(revoked.status, 204);
+    for process in [&app, &other] {
+        process.services.app.keys.clear();
+        process.call(old_secret, "GET", flags, Value::Null).await.expect(401);
+        process.call(new_secret, "GET", flags, Value::Null).await.expect(200);
+        process.call(new_secret, "GET", "/api/projects/2/feature_flags/", Value::Null).await.expect(403);
+    }
+}
+
+/// The expiry is compared with each request's instant, also while the key is cached.
+#[tokio::test]
+async fn a_key_expires_at_its_time_although_it_is_cached() {
+    let app = TestApp::new().await;
+    let made =
+        create(&app, json!({"label": "a", "scopes": ["*"], "expires_at": "2026-02-01T00:00:00Z"})).await;
+    let secret = made["value"].as_str().unwrap();
+    let at = async |instant: &str| {
+        let mut request = TestApp::request(secret, "GET", "/api/projects/1/feature_flags/", Value::Null);
+        request.headers_mut().insert("x-pennon-now", instant.parse().unwrap());
+        app.send(request).await.status.as_u16()
+    };
+    assert_eq!(at("2026-01-31T23:59:59Z").await, 200);
+    assert_eq!(at("2026-02-01T00:00:00Z").await, 401);
+}
+
 #[tokio::test]
 async fn only_unlimited_keys_manage_keys_and_only_those_of_their_user() {
     let more = json!({"keys": [{"label": "one organization", "user": "owner@example.com", "scopes": ["*"],

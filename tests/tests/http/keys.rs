@@ -133,3 +133,25 @@ async fn a_token_cached_for_one_key_gives_no_access_to_another() {
     let request = TestApp::request("phx_unknown", "GET", path, Value::Null).map(|_: Body| Body::empty());
     app.send(request).await.expect(401);
 }
+
+/// A project has one token. The previous one works as long as the cache of tokens, and no longer.
+#[tokio::test]
+async fn a_replaced_project_token_is_refused_when_its_cache_has_expired() {
+    let app = TestApp::new().await;
+    let send = async |token: &str| {
+        let event = json!({"event": "a", "distinct_id": "ann"});
+        let captured = app.call("", "POST", "/batch/", json!({"api_key": token, "batch": [event]})).await;
+        let evaluated =
+            app.call("", "POST", "/flags/?v=2", json!({"token": token, "distinct_id": "ann"})).await;
+        [captured.status.as_u16(), evaluated.status.as_u16()]
+    };
+    assert_eq!(send("phc_project_2").await, [200, 200]);
+    let org = "01900000-0000-7000-8000-000000000001";
+    let changed = json!({"projects": [{"id": "2", "organization": org, "name": "Blog", "token": "phc_new"}]});
+    let file = Workspace::parse(&changed.to_string()).unwrap();
+    let now: DateTime<Utc> = NOW.parse().unwrap();
+    apply(&app.services.app.store.records, &file, ApplyOptions::default(), now).await.unwrap();
+    app.services.app.tokens.expire();
+    assert_eq!(send("phc_project_2").await, [401, 401]);
+    assert_eq!(send("phc_new").await, [200, 200]);
+}

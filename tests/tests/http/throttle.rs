@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use pennon_core::throttle::Rates;
 use pennon_tests::{Keys, TestApp, TestResponse};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const FLAGS: &str = "/api/projects/1/feature_flags/";
 
@@ -58,6 +58,18 @@ async fn the_hour_is_limited_too() {
         get_at(&app, Keys::OWNER, FLAGS, 120 * minute).await.expect(200);
     }
     get_at(&app, Keys::OWNER, FLAGS, 600).await.expect(429);
+}
+
+#[tokio::test]
+async fn definitions_have_a_limit_of_their_own() {
+    let app = TestApp::new().await.limited(Rates { definitions: 2, ..Rates::default() });
+    let definitions = "/api/projects/1/feature_flags/local_evaluation/";
+    for second in 0..2 {
+        get_at(&app, Keys::OWNER, definitions, second).await.expect(200);
+    }
+    let refused = get_at(&app, Keys::OWNER, definitions, 2).await.expect(429);
+    assert_eq!((&refused["type"], &refused["code"]), (&json!("throttled_error"), &json!("throttled")));
+    get_at(&app, Keys::OWNER, FLAGS, 2).await.expect(200);
 }
 
 #[tokio::test]

@@ -312,6 +312,14 @@ fn invalid_criteria_are_rejected() {
         let error = project.with(&behaviour(value, &more)).unwrap_err();
         assert!(error.detail.contains("cohort 99"), "{error}");
     }
+    let regular = |total: u32| {
+        behaviour(
+            "performed_event_regularly",
+            &json!({"operator": "gte", "operator_value": 1, "min_periods": 1, "total_periods": total}),
+        )
+    };
+    assert!(project.with(&regular(1_000)).is_ok());
+    assert!(project.with(&regular(1_001)).is_err());
     for criteria in [
         json!({"type": "XOR", "values": [city("Rome")]}),
         and(&json!([5])),

@@ -137,6 +137,17 @@ fn an_event_has_to_match_all_series() {
 }
 
 #[test]
+fn a_lifecycle_has_at_most_so_many_series() {
+    let world = world(&[("x", "a", 3)], &[]);
+    let series = |count: usize| {
+        let node = node(json!({"series": vec![json!({"event": "x"}); count]}));
+        world.calculate_parsed(Query::from_query_node(&node))
+    };
+    assert!(series(26).is_ok());
+    assert_eq!(series(27).unwrap_err().attr.as_deref(), Some("series"));
+}
+
+#[test]
 fn creation_is_the_imported_time_or_else_the_earliest_event_of_any_name() {
     let events =
         [("x", "dated", 5), ("y", "seen", 1), ("x", "seen", 4), ("x", "fresh", 4), ("x", "early", 5)];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pennon_analytics::kinds::{paths, retention};
+use pennon_analytics::kinds::{funnels, paths, retention, trends};
 use pennon_analytics::limits::BREAKDOWN_VALUES;
 use pennon_analytics::scan::{ArrivalOrder, Column, ColumnKey, EventRun, Partition};
 use pennon_analytics::{Definitions, ParsedQuery, Plan, ProjectContext, Query, QueryOutput};
@@ -115,6 +115,42 @@ fn retention_has_at_most_so_many_breakdown_values() {
         let error = calculate(&plan, &parts).unwrap_err();
         assert_eq!(error.attr.as_deref(), Some("breakdown"));
         assert!(error.detail.contains("100000"), "{error}");
+    }
+}
+
+/// 1,000 values on 200 days, which end on the day of the events.
+#[test]
+fn a_trend_has_at_most_so_many_numbers() {
+    let (days, values) = (200, 1_000);
+    assert_eq!(days * values as usize, trends::limits::RESULT_POINTS);
+    let plan = plan(&json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "seen"}],
+        "dateRange": {"date_from": "2023-10-15", "date_to": "2024-05-01"},
+        "breakdownFilter": {"breakdown": "plan", "breakdown_type": "event", "breakdown_limit": values}}));
+    let result = calculate(&plan, &[plans(0..values)]).unwrap().result;
+    let rows = result.as_array().unwrap();
+    assert_eq!(rows.len(), values as usize);
+    assert!(rows.iter().all(|row| row["data"].as_array().unwrap().len() == days));
+    // One more value: the combined other ones.
+    let error = calculate(&plan, &[plans(0..values + 1)]).unwrap_err();
+    assert_eq!(error.attr.as_deref(), Some("breakdown"));
+    assert!(error.detail.contains("200000"), "{error}");
+}
+
+/// Ten series of 100 days are the limit of periods.
+#[test]
+fn a_funnel_over_time_leaves_out_further_series() {
+    let (days, values) = (100, 10);
+    assert_eq!(days * values as usize, funnels::limits::FUNNEL_POINTS);
+    let series = json!([{"kind": "EventsNode", "event": "seen"}, {"kind": "EventsNode", "event": "other"}]);
+    let plan =
+        plan(&json!({"kind": "FunnelsQuery", "series": series, "funnelsFilter": {"funnelVizType": "trends"},
+        "dateRange": {"date_from": "2024-01-23", "date_to": "2024-05-01"},
+        "breakdownFilter": {"breakdown": "plan", "breakdown_type": "event", "breakdown_limit": 25}}));
+    for (count, shown) in [(values - 1, 9), (values, 10), (values + 1, 10)] {
+        let result = calculate(&plan, &[plans(0..count)]).unwrap().result;
+        let rows = result.as_array().unwrap();
+        assert_eq!(rows.len(), shown, "{count} values");
+        assert!(rows.iter().all(|row| row["data"].as_array().unwrap().len() == days));
     }
 }
 

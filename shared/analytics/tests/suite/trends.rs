@@ -338,6 +338,8 @@ fn bad_breakdowns_are_refused_by_name() {
     let at_the_limits = json!({"events": [{"id": "a"}], "breakdown_limit": 1000, "breakdowns": [
         {"property": "a", "histogram_bin_count": 1000}, {"property": "b"}, {"property": "c", "type": "person"}]});
     let _ = trend(&at_the_limits);
+    let cohorts = json!({"events": [{"id": "a"}], "breakdown": (1..=50).collect::<Vec<_>>(), "breakdown_type": "cohort"});
+    let _ = trend(&cohorts);
 }
 
 #[test]

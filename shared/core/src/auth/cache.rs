@@ -131,6 +131,20 @@ mod tests {
     }
 
     #[test]
+    fn a_key_is_read_again_after_a_freeze() {
+        let cache = KeyCache::default();
+        for (name, seconds) in [("short", 4), ("long", 600)] {
+            cache.insert_read_at(
+                name.to_owned(),
+                record(),
+                CacheInstant::before_freeze(Duration::from_secs(seconds)),
+            );
+        }
+        assert!(cache.get("short").is_some());
+        assert!(cache.get("long").is_none(), "the monotonic clock alone would call it new");
+    }
+
+    #[test]
     fn both_caches_have_a_maximum_number_of_entries() {
         let cache = KeyCache::default();
         let prediction = ProjectPrediction { project: 1, organizations: Vec::new() };

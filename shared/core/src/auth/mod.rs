@@ -21,4 +21,4 @@ pub(crate) use last_used::record_use;
 pub use scope::{Scope, grants, is_scope};
 pub(crate) use sharing_link::SHARING_TOKEN_BYTES_MAX;
 pub use sharing_link::{SharedRecord, SharedRecordId, sharing_token_hash};
-pub use token_cache::{TOKEN_CACHE_TTL, TokenCache};
+pub use token_cache::{TOKEN_BYTES_MAX, TOKEN_CACHE_TTL, TokenCache};

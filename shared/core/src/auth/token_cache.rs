@@ -16,8 +16,8 @@ use crate::store::{Item, Key, Store, StoreError, keys};
 /// Time to live of a cached token.
 pub const TOKEN_CACHE_TTL: Duration = Duration::from_secs(5);
 const CACHED_TOKENS_MAX: usize = 10_000;
-/// Maximum length of a token.
-const TOKEN_BYTES_MAX: usize = 200;
+/// Maximum length of a project token. Longer ones are unknown without a read.
+pub const TOKEN_BYTES_MAX: usize = 200;
 
 /// The cached tokens of this process. Clones share them.
 #[derive(Debug, Clone)]
@@ -112,4 +112,33 @@ impl TokenCache {
 /// Whether a text has the length of a token.
 fn is_possible(token: &str) -> bool {
     !token.is_empty() && token.len() <= TOKEN_BYTES_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_cached_for_less_than_five_seconds() {
+        assert_eq!(TOKEN_CACHE_TTL, Duration::from_secs(5));
+        let cache = TokenCache::default();
+        for (token, age) in [("young", 4_000), ("old", 5_001)] {
+            let read_at = Some(CacheInstant::ago(Duration::from_millis(age)));
+            cache.cached.insert(token.to_owned(), CachedToken { project: 7, read_at });
+        }
+        assert_eq!(cache.cached_project("young", TOKEN_CACHE_TTL), Some(7));
+        assert_eq!(cache.cached_project("old", TOKEN_CACHE_TTL), None);
+        assert_eq!(cache.predict_project("old"), Some(7), "only to prefetch its records");
+    }
+
+    #[test]
+    fn a_token_is_read_again_after_a_freeze() {
+        let cache = TokenCache::default();
+        for (token, seconds) in [("short", 4), ("long", 600)] {
+            let read_at = Some(CacheInstant::before_freeze(Duration::from_secs(seconds)));
+            cache.cached.insert(token.to_owned(), CachedToken { project: 7, read_at });
+        }
+        assert_eq!(cache.cached_project("short", TOKEN_CACHE_TTL), Some(7));
+        assert_eq!(cache.cached_project("long", TOKEN_CACHE_TTL), None);
+    }
 }

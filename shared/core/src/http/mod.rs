@@ -9,7 +9,7 @@ mod request_log;
 mod response;
 mod sdk_body;
 
-pub use body::{BODY_BYTES_MAX, Fields, nesting};
+pub use body::{BODY_BYTES_MAX, Fields, NESTING_MAX, nesting};
 pub use call::{Call, ClientUrl, Credential, CredentialSource, RestoredRecord, RestoredTile};
 pub(crate) use edge::SdkRouteMarker;
 pub use edge::{StagePrefix, edge};

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::support::{NOW, PROJECT, Place, event, expected, rows, simple, without_arrivals};
 use pennon_analytics::scan::{ColumnKey, ScanRequest};
-use pennon_eventstore::cohort_lists::CohortList;
+use pennon_eventstore::cohort_lists::{CohortList, MEMBERS_MAX};
 use pennon_eventstore::{Event, EventStoreError, GroupType, Settings, derive_person_id};
 use serde_json::json;
 
@@ -272,4 +272,17 @@ async fn cohort_lists_count_towards_the_memory_of_a_query() {
         drop(memory);
         assert!(list.members_within(records, PROJECT, cohort, &events.query_memory()).await.is_ok());
     }
+}
+
+#[tokio::test]
+async fn a_list_takes_the_maximum_of_members_and_not_one_more() {
+    let place = Place::new().await;
+    let records = &place.store.records;
+    let mut ids = (0..MEMBERS_MAX).map(|n| format!("u{n}")).collect::<Vec<_>>();
+    let record = CohortList::store(records, PROJECT, 1, &ids).await.unwrap();
+    let list = CohortList::of_record(PROJECT, &record.into());
+    assert_eq!(list.members(records, PROJECT, 1).await.unwrap().len(), MEMBERS_MAX);
+    ids.push("one more".to_owned());
+    let refused = CohortList::store(records, PROJECT, 2, &ids).await;
+    assert!(matches!(refused, Err(EventStoreError::TooLarge(_))), "{refused:?}");
 }

@@ -13,7 +13,7 @@ pub const RESULT_POINTS: usize = 200_000;
 /// Memory of the numbers, values and sets of one trend while it is computed, in bytes.
 pub const TREND_MEMORY_BYTES: usize = 256 << 20;
 /// Formulas of one trend.
-pub(crate) const FORMULAS: usize = 26;
+pub const FORMULAS: usize = 26;
 /// Bytes of one formula.
 pub const FORMULA_BYTES: usize = 4_096;
 /// Nesting depth of parentheses and powers in a formula.
