@@ -118,14 +118,14 @@ impl Places {
 
 /// The places of every class, and which requests belong to it. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(super) struct Admission {
+pub struct Admission {
     classes: Arc<RouteClasses>,
     places: Arc<HashMap<RequestClass, Places>>,
 }
 
 impl Admission {
     /// Places for a process on so many cores.
-    pub(super) fn new(cores: usize) -> Admission {
+    pub fn new(cores: usize) -> Admission {
         let classes =
             [RequestClass::Capture, RequestClass::Read, RequestClass::Write, RequestClass::Calculation];
         let places = classes.into_iter().filter_map(|class| {

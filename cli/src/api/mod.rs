@@ -18,8 +18,8 @@ use pennon_insights::Insights;
 use serde::Serialize;
 
 use crate::data::open_events;
-use admission::Admission;
 
+pub use admission::Admission;
 pub use health::Health;
 pub use in_process::{InProcessApi, in_process_key};
 
@@ -36,7 +36,8 @@ pub struct Services {
     pub flags: Flags,
     /// The check of `/_health`.
     pub health: Health,
-    admission: Admission,
+    /// How many requests run and wait.
+    pub admission: Admission,
 }
 
 impl Services {

@@ -131,7 +131,9 @@ async fn no_route_returns_a_cell_that_is_a_formula() {
         let body = days(json!({"events": [{"id": "signed up", "custom_name": formula}]}));
         let trend = app.post(&format!("{TREND}.csv"), body).await;
         let shown = cells(is_table(&trend));
-        assert!(shown.contains(&format!("'{formula}")), "{formula:?}: {shown:?}");
+        // Names are trimmed, so that a letter behind a tab is a letter.
+        let harmless = if formula.trim() == "x" { "x".to_owned() } else { format!("'{formula}") };
+        assert!(shown.contains(&harmless), "{formula:?}: {shown:?}");
     }
     let node = json!({"kind": "LifecycleQuery", "series": [{"kind": "EventsNode", "event": "signed up"}],
         "dateRange": {"date_from": "2026-01-01", "date_to": "2026-01-03"}});
