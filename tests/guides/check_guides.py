@@ -54,7 +54,8 @@ def check_links(path):
         file = ROOT / target
         if not file.exists():
             raise PageError(f"{target} does not exist")
-        if name and f"fn {name}(" not in file.read_text(encoding="utf-8"):
+        keyword = "def" if file.suffix == ".py" else "fn"
+        if name and f"{keyword} {name}(" not in file.read_text(encoding="utf-8"):
             raise PageError(f"no test {name} in {target}")
 
 
