@@ -1,6 +1,6 @@
 // Keyboard shortcuts: `g` and a letter opens a view, `/` goes to the search field, `?` lists them.
 import { signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { buildLink } from "../router";
 import { Dialog } from "./dialog";
 
@@ -13,7 +13,8 @@ const isHelpOpen = signal(false);
 const isTyping = (target: EventTarget | null) => target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 
 export function useShortcuts(): void {
-  useEffect(() => {
+  // With the first paint: an effect after it would miss keys that are pressed at once.
+  useLayoutEffect(() => {
     let isGoing = false;
     const handle = (event: KeyboardEvent) => {
       if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || document.querySelector("dialog[open]")) return;
