@@ -116,7 +116,9 @@ fn are_quotes_closed(sql: &str) -> bool {
             (None, '\'' | '`' | '"') => quote = Some(letter),
             (None, '\0') | (Some(_), '\n') => return false,
             (None, _) => {}
-            (Some(_), '\\') => drop(letters.next()),
+            (Some(_), '\\') => {
+                letters.next();
+            }
             (Some(open), letter) if letter == open => quote = None,
             (Some(_), _) => {}
         }

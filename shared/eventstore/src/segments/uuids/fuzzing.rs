@@ -3,7 +3,7 @@
 use super::line_uuids::{LineUuids, line_of};
 use super::uuid_index::{entry, fences, has};
 
-/// Most uuids that are compared: lines of a few bytes can be billions.
+/// Most uuids and entries that are compared: lines of a few bytes can be billions.
 const COMPARED_MAX: usize = 1_000;
 
 /// Decoded lines are the same after they were encoded, and have themselves in common.
@@ -21,7 +21,7 @@ pub(crate) fn check_buckets(bytes: &[u8]) {
     if let Some(fences) = fences(bytes, u64::from(u32::MAX)) {
         assert!(fences.is_sorted());
     }
-    let mut bucket = entries.to_vec();
+    let mut bucket = entries[..entries.len().min(COMPARED_MAX)].to_vec();
     bucket.sort_unstable_by_key(|entry| u32::from_le_bytes(*entry));
     for at in 0..bucket.len() {
         let requested = entry(&bucket, at);
