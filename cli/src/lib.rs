@@ -16,6 +16,9 @@ pub mod embedded;
 pub mod environment;
 pub mod export;
 pub mod flags;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod import;
 pub mod init;
 pub mod installation;

@@ -9,6 +9,7 @@ mod app;
 mod calls;
 pub mod cases;
 mod faults;
+pub mod fuzz;
 pub mod generated_calls;
 pub mod history;
 pub mod history_run;

@@ -95,6 +95,9 @@ impl Contents {
         match contents.files.iter().find(|file| !is_backup_path(&file.path)) {
             Some(file) => Err(damaged(&format!("{:?} does not belong into a backup", file.path))),
             None if has_duplicates(&contents.files) => Err(damaged(&"it lists a file twice")),
+            None if total_bytes(&contents.files).is_none() => {
+                Err(damaged(&"its sizes cannot be those of files"))
+            }
             None if !contents.files.iter().any(|file| file.path == embedded::FILE) => {
                 Err(damaged(&"it lists no tables"))
             }
@@ -127,7 +130,7 @@ impl Contents {
 
     /// The total size of the files in bytes.
     pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes).sum()
+        total_bytes(&self.files).unwrap_or(u64::MAX)
     }
 
     /// The number of files that are objects of the event store.
@@ -148,6 +151,11 @@ pub(super) fn is_backup_path(path: &str) -> bool {
             Some(embedded::FILE | PAYLOAD_KEY | CONTENTS) => is_alone,
             _ => false,
         }
+}
+
+/// The sum of the sizes; `None` if it does not fit into a number.
+fn total_bytes(files: &[BackupFile]) -> Option<u64> {
+    files.iter().try_fold(0_u64, |sum, file| sum.checked_add(file.bytes))
 }
 
 fn has_duplicates(files: &[BackupFile]) -> bool {
@@ -197,6 +205,17 @@ mod tests {
             let error = parsed(&Contents::new(DateTime::UNIX_EPOCH, files)).unwrap_err();
             assert!(error.contains("twice"), "{error}");
         }
+    }
+
+    #[test]
+    fn sizes_whose_sum_is_no_number_are_rejected() {
+        let sized = |path: &str, bytes: u64| BackupFile { bytes, ..file_entry(path) };
+        let contents = |bytes: u64| {
+            let files = vec![sized("dynamodb.sqlite", u64::MAX - 1), sized("events/a", bytes)];
+            Contents::new(DateTime::UNIX_EPOCH, files)
+        };
+        assert_eq!(parsed(&contents(1)).unwrap().bytes(), u64::MAX);
+        assert!(parsed(&contents(2)).unwrap_err().contains("sizes"));
     }
 
     #[test]

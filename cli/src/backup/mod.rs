@@ -20,6 +20,8 @@
 
 mod contents;
 mod create;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod objects;
 mod pack;
 mod restore;

@@ -17,6 +17,8 @@ mod chunk;
 mod detect;
 mod error;
 mod formats;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod mappings;
 mod people;
 mod record;

@@ -71,11 +71,11 @@ fn query(call: &Call, project: &Project) -> ApiResult<ListQuery> {
 }
 
 /// The cursor after an event: its time, its arrival sequence and its uuid.
-fn cursor_text(key: EventKey) -> String {
+pub(crate) fn cursor_text(key: EventKey) -> String {
     format!("{}_{:x}_{}", key.time, key.seq, key.uuid.simple())
 }
 
-fn parse_cursor(text: &str) -> Option<EventKey> {
+pub(crate) fn parse_cursor(text: &str) -> Option<EventKey> {
     let mut parts = text.split('_');
     let (time, seq, uuid) = (parts.next()?, parts.next()?, parts.next()?);
     let is_end = parts.next().is_none();

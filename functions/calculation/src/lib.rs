@@ -19,6 +19,9 @@ mod event_definitions;
 mod events;
 mod flag_impact;
 mod format;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handlers;
 pub mod jobs;
 mod parameters;

@@ -11,6 +11,9 @@ mod decode;
 mod decode_limiter;
 mod error;
 mod event;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handlers;
 mod normalize;
 mod timestamps;

@@ -6,6 +6,9 @@
 
 mod call_times;
 mod evaluation;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handlers;
 mod local_evaluation;
 mod persons;

@@ -20,6 +20,9 @@ mod actions;
 mod cohorts;
 mod dashboards;
 mod declarations;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod handlers;
 mod insight;
 mod lists;

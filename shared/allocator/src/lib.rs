@@ -68,6 +68,53 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
     }
 }
 
+/// Bytes that this thread has requested through a [`RequestCounter`].
+pub fn thread_requested_bytes() -> u64 {
+    REQUESTED_BYTES.get()
+}
+
+thread_local! {
+    /// As [`HELD_BYTES`].
+    static REQUESTED_BYTES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts the bytes that each thread requests, whether it frees them or not, and allocates with `A`. A measure of work for
+/// tests: the same work requests the same bytes on every machine.
+#[derive(Debug)]
+pub struct RequestCounter<A>(pub A);
+
+impl<A> RequestCounter<A> {
+    fn count(bytes: usize) {
+        REQUESTED_BYTES.set(REQUESTED_BYTES.get().wrapping_add(bytes as u64));
+    }
+}
+
+// SAFETY: as for `CountingAllocator`.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for RequestCounter<A> {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Self::count(layout.size());
+        // SAFETY: as above.
+        unsafe { self.0.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        Self::count(layout.size());
+        // SAFETY: as above.
+        unsafe { self.0.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { self.0.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        Self::count(new_size);
+        // SAFETY: as above.
+        unsafe { self.0.realloc(pointer, layout, new_size) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::alloc::System;
@@ -75,7 +122,7 @@ mod tests {
     use super::*;
 
     #[global_allocator]
-    static ALLOCATOR: CountingAllocator<System> = CountingAllocator(System);
+    static ALLOCATOR: CountingAllocator<RequestCounter<System>> = CountingAllocator(RequestCounter(System));
 
     /// The change of [`thread_bytes`] during `work`, whose result is dropped afterwards.
     fn held_by<T>(work: impl FnOnce() -> T) -> (i64, T) {
@@ -96,6 +143,15 @@ mod tests {
         assert_eq!(zeroed, 4096);
         let (freed, ()) = held_by(|| drop(zeros));
         assert_eq!(freed, -4096);
+    }
+
+    #[test]
+    fn requested_bytes_count_although_they_were_freed() {
+        let before = thread_requested_bytes();
+        drop(Vec::<u8>::with_capacity(10_000));
+        let mut bytes = vec![0_u8; 4_096];
+        bytes.reserve_exact(4_000);
+        assert_eq!(thread_requested_bytes() - before, 10_000 + 4_096 + 8_096);
     }
 
     #[test]

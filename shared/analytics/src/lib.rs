@@ -16,6 +16,9 @@ mod dictionary;
 mod dictionary_encoder;
 mod element;
 pub mod filter;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod inference;
 mod interpolate;
 mod join;

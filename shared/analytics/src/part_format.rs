@@ -52,11 +52,23 @@ impl std::error::Error for PartFormatError {}
 pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, PartFormatError> {
     let unchecked = (VERSION, [0_u8; size_of::<u32>()], value);
     let mut bytes = postcard::to_allocvec(&unchecked).map_err(|_| PartFormatError::NotEncodable)?;
+    write_checksum(&mut bytes);
+    Ok(bytes)
+}
+
+fn write_checksum(bytes: &mut [u8]) {
     let checksum = crc32fast::hash(bytes.get(HEADER_BYTES..).unwrap_or_default());
     if let Some(place) = bytes.get_mut(1..HEADER_BYTES) {
         place.copy_from_slice(&checksum.to_le_bytes());
     }
-    Ok(bytes)
+}
+
+/// Any bytes after a valid header, so that a fuzzer gets past the checksum.
+#[cfg(feature = "fuzzing")]
+pub fn with_header(body: &[u8]) -> Vec<u8> {
+    let mut bytes = [&[VERSION; HEADER_BYTES], body].concat();
+    write_checksum(&mut bytes);
+    bytes
 }
 
 /// Decodes what [`encode`] wrote.

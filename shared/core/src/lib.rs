@@ -25,6 +25,9 @@ pub mod clock;
 pub mod config;
 pub mod error;
 pub mod function_name;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod heap;
 pub mod http;
 pub mod idempotency;

@@ -34,6 +34,9 @@ mod event_list;
 mod event_store;
 mod flag_calls;
 mod formats;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod ingest;
 mod installation;
 mod integrity;

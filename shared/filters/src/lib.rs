@@ -8,6 +8,9 @@ pub mod body;
 mod compile_budget;
 pub mod dates;
 pub mod error;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod limits;
 pub mod operator;
 pub mod re2;

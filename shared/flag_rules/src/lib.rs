@@ -17,6 +17,9 @@ pub mod conditions;
 pub mod definitions;
 pub mod evaluate;
 pub mod flag;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod hash;
 pub mod limits;
 pub mod relations;

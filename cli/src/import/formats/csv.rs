@@ -3,6 +3,7 @@
 //! Must stay true: the type of a column (number, boolean or text) is inferred from all of its values in the first pass; an
 //! empty cell is an absent value; one record is in memory.
 
+use std::collections::HashSet;
 use std::io::Read;
 
 use csv::StringRecord;
@@ -102,11 +103,12 @@ impl CsvReader {
         let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(content);
         let header = reader.headers().map_err(|error| ImportError::at_line(1, error_message(&error)))?;
         let columns: Vec<String> = header.iter().map(|name| name.trim().to_owned()).collect();
+        let mut names = HashSet::with_capacity(columns.len());
         for (place, name) in columns.iter().enumerate() {
             if name.is_empty() {
                 return Err(ImportError::at_line(1, format!("column {} has no name", place + 1)));
             }
-            if columns[..place].contains(name) {
+            if !names.insert(name) {
                 return Err(ImportError::at_line(1, format!("there are two columns `{name}`")));
             }
         }
@@ -170,7 +172,28 @@ impl RecordReader for CsvReader {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::{Seek as _, Write as _};
+
     use super::*;
+
+    fn columns_of(header: &str) -> Result<usize, ImportError> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(header.as_bytes()).unwrap();
+        file.rewind().unwrap();
+        let (content, _, _) = Content::open(file).unwrap();
+        CsvReader::open(content, b',', None).map(|reader| reader.columns.len())
+    }
+
+    /// If each name was compared with all before it, this test would take minutes.
+    #[test]
+    fn a_header_may_have_many_columns() {
+        let mut names: Vec<String> = (0..400_000).map(|number| format!("c{number}")).collect();
+        assert_eq!(columns_of(&names.join(",")), Ok(400_000));
+        names.push(" c7 ".to_owned());
+        let error = columns_of(&names.join(",")).unwrap_err();
+        assert!(error.to_string().contains("two columns `c7`"), "{error}");
+    }
 
     #[test]
     fn the_type_of_a_column_is_inferred_from_all_cells() {

@@ -169,7 +169,7 @@ impl ClickhouseServer {
 }
 
 /// The address of a server. One with a user or a password is an error that does not repeat it.
-fn parse_address(url: &str) -> Result<Url, String> {
+pub(crate) fn parse_address(url: &str) -> Result<Url, String> {
     let address = Url::parse(url).ok().filter(|url| ["http", "https"].contains(&url.scheme()));
     let Some(address) = address else {
         return Err(

@@ -25,3 +25,5 @@ pub use handlers::{
 };
 pub use ofrep::{evaluate_all, evaluate_one};
 pub use project::CompiledProjectCache;
+#[cfg(feature = "fuzzing")]
+pub(crate) use request::EvaluationRequest;

@@ -3,7 +3,7 @@
 //! Must stay true: a stored action can be calculated: the engine validates it with everything that it refers to; names of
 //! actions that are not deleted are unique, as far as they were set over HTTP.
 
-mod input;
+pub(crate) mod input;
 mod names;
 mod record;
 mod response;

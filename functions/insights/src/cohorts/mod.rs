@@ -4,10 +4,10 @@
 //! is conditional on the versions of all of that; each write increments the version of the project, which invalidates flag
 //! caches; a cohort that an active flag uses is not deleted, and gets no criteria on events.
 
-mod csv;
+pub(crate) mod csv;
 mod feed_size;
 mod flag_references;
-mod input;
+pub(crate) mod input;
 mod list;
 mod list_cleanup;
 mod member_change;

@@ -10,7 +10,7 @@ pub(crate) mod cleanup;
 pub(crate) mod content;
 pub mod generated;
 pub mod handlers;
-mod input;
+pub(crate) mod input;
 mod record;
 mod response;
 

@@ -3,7 +3,7 @@
 //! Must stay true: filters and order use the summary rows, only the records of the page are read; a sharing token lists the
 //! one insight that it opens; a page is never shorter than its `limit` unless it is the last.
 
-mod query;
+pub(crate) mod query;
 
 pub use query::is_true;
 

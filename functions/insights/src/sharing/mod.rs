@@ -4,7 +4,7 @@
 //! Must stay true: a read writes nothing; the row of a token exists exactly while sharing is enabled, and is written in one
 //! transaction with the configuration and its activity entry; only the hash of a token is stored.
 
-mod record;
+pub(crate) mod record;
 mod shareable;
 mod tokens;
 

@@ -9,6 +9,8 @@ mod request_log;
 mod response;
 mod sdk_body;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use body::{Accepts, fields, file};
 pub use body::{BODY_BYTES_MAX, Fields, NESTING_MAX, nesting};
 pub use call::{Call, ClientUrl, Credential, CredentialSource, RestoredRecord, RestoredTile};
 pub(crate) use edge::SdkRouteMarker;

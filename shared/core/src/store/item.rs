@@ -29,6 +29,10 @@ pub const DEFLATE_ABOVE_BYTES: usize = 4 * 1024;
 /// are stored in parts ([`super::PARTED_BYTES_MAX`]).
 pub const BODY_BYTES_MAX: usize = 390 * 1000;
 
+/// Maximum body before compression. DEFLATE compresses up to a thousand times, so a damaged body of 390 KB could otherwise take
+/// hundreds of megabytes.
+pub(super) const TEXT_BYTES_MAX: usize = 64 << 20;
+
 pub(super) const PK: &str = "pk";
 pub(super) const SK: &str = "sk";
 const FORMAT: &str = "f";
@@ -189,6 +193,9 @@ impl Item {
 
     /// The attributes, with or without the JSON body.
     pub(super) fn attributes_with(&self, body: bool) -> Result<Attributes, StoreError> {
+        if self.text.len() > TEXT_BYTES_MAX {
+            return Err(StoreError::TooLarge);
+        }
         let mut map = self.key.attributes();
         map.insert(FORMAT.into(), number(ITEM_FORMAT));
         map.insert(VERSION.into(), number(self.version));
@@ -310,8 +317,12 @@ pub(super) fn deflate(body: &[u8]) -> Vec<u8> {
 pub(super) fn inflate(compressed: &[u8]) -> Result<String, StoreError> {
     let mut body = String::new();
     DeflateDecoder::new(compressed)
+        .take(TEXT_BYTES_MAX as u64 + 1)
         .read_to_string(&mut body)
         .map_err(|e| StoreError::Corrupt(format!("a deflated body: {e}")))?;
+    if body.len() > TEXT_BYTES_MAX {
+        return Err(StoreError::Corrupt("a deflated body that is longer than any that is stored".to_owned()));
+    }
     Ok(body)
 }
 
@@ -322,6 +333,16 @@ mod tests {
 
     fn round_trip(item: &Item) -> Item {
         Item::from_attributes(item.attributes().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_body_does_not_inflate_without_limit() {
+        let longest = "x".repeat(TEXT_BYTES_MAX);
+        assert_eq!(inflate(&deflate(longest.as_bytes())).map(|text| text.len()).ok(), Some(TEXT_BYTES_MAX));
+        let longer = format!("{longest}x");
+        assert!(matches!(inflate(&deflate(longer.as_bytes())), Err(StoreError::Corrupt(_))));
+        let item = Item { text: longer, ..Item::empty(Key::new("P", "S")) };
+        assert!(matches!(item.attributes(), Err(StoreError::TooLarge)));
     }
 
     #[test]

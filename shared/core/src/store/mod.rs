@@ -8,6 +8,8 @@ mod change;
 mod connect;
 mod error;
 mod fresh_connections;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod item;
 mod item_parts;
 mod key_range;

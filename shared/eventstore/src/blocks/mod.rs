@@ -9,6 +9,8 @@ pub(crate) mod block;
 mod block_log;
 mod block_reads;
 mod captured_batch;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod json_encoding;
 mod known_partitions;
 mod queued_block;

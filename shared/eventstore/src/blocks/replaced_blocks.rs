@@ -36,7 +36,7 @@ pub(crate) fn list_of_replaced_blocks(ids: &[BlockId], object: String) -> Option
     Some((entry, encode(&ids)))
 }
 
-fn encode(ids: &[BlockId]) -> Bytes {
+pub(super) fn encode(ids: &[BlockId]) -> Bytes {
     let mut bytes = MARK.to_vec();
     for id in ids {
         bytes.extend_from_slice(&id.micros.to_be_bytes());
@@ -47,7 +47,7 @@ fn encode(ids: &[BlockId]) -> Bytes {
     bytes.into()
 }
 
-fn decode(bytes: &[u8]) -> Option<Vec<BlockId>> {
+pub(super) fn decode(bytes: &[u8]) -> Option<Vec<BlockId>> {
     let entries = bytes.strip_prefix(&MARK)?;
     let (entries, []) = entries.as_chunks::<ENTRY_BYTES>() else { return None };
     let id = |entry: &[u8; ENTRY_BYTES]| {

@@ -8,7 +8,7 @@
 pub(crate) mod checksums;
 mod fresh_connections;
 mod large_uploads;
-mod object_versions;
+pub(crate) mod object_versions;
 mod open;
 mod quarantine;
 mod relocate;

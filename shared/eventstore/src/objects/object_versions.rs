@@ -124,6 +124,12 @@ fn parse_page(text: &str) -> Result<VersionPage, Error> {
     }
 }
 
+/// Parses a page of any text.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn check_page(text: &str) {
+    let _ = parse_page(text);
+}
+
 impl Objects {
     /// Counts all versions but the latest of the objects whose names start with one of `prefixes`, and with `removes` deletes
     /// them; `progress` gets the report so far. `None` if the objects are in a directory, which has no versions.

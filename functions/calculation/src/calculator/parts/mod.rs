@@ -28,4 +28,6 @@ pub use invoker::{InvocationFuture, PartError, PartInvoker};
 pub(crate) use planned_query::PlannedQuery;
 pub use runner::PartLimits;
 pub use settings::PartSettings;
+#[cfg(feature = "fuzzing")]
+pub(crate) use task::part_message;
 pub use task::{DecodeError, PartFailure, PartOutcome, PartStats, PartTask, PartWork};

@@ -253,6 +253,13 @@ fn encode(value: &impl Serialize) -> Result<Vec<u8>, String> {
     Ok([&SOURCES.to_le_bytes(), compressed.as_slice()].concat())
 }
 
+/// The message of this process with any content, so that a fuzzer gets past the number of the sources and the checksum.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn part_message(content: &[u8]) -> Vec<u8> {
+    let compressed = zstd::bulk::compress(&part_format::with_header(content), LEVEL).unwrap_or_default();
+    [&SOURCES.to_le_bytes(), compressed.as_slice()].concat()
+}
+
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
     let (sources, compressed) =
         bytes.split_first_chunk().ok_or_else(|| DecodeError::Damaged("no bytes".to_owned()))?;

@@ -4,7 +4,7 @@
 //! [`merge_table_object`] holds the merges of all imports in one object, [`entry`] is the row in the manifest. An object is
 //! never changed; an erasure writes a new one. The public interface is [`ImportedRecords`].
 
-mod ids_sidecar;
+pub(crate) mod ids_sidecar;
 mod merge_table_object;
 mod record_columns;
 pub(crate) mod records;

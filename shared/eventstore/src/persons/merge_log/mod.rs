@@ -16,6 +16,8 @@
 mod append;
 mod erasure;
 mod folding;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod merge_rules;
 mod queue;
 

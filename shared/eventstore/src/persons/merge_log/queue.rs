@@ -261,7 +261,7 @@ fn queued_row(project: ProjectId, requests: &[TimedMergeRequest], now: Micros) -
     Item::binary(key, bytes).expiring(now / 1_000_000 + EXPIRY_SECONDS)
 }
 
-fn encode_requests(project: ProjectId, sk: &str, requests: &[TimedMergeRequest]) -> Vec<u8> {
+pub(super) fn encode_requests(project: ProjectId, sk: &str, requests: &[TimedMergeRequest]) -> Vec<u8> {
     let mut body = Vec::with_capacity(8 + 44 * requests.len());
     write_unsigned(&mut body, requests.len() as u64);
     for (MergeRequest { link, forced }, time) in requests {
@@ -274,7 +274,7 @@ fn encode_requests(project: ProjectId, sk: &str, requests: &[TimedMergeRequest])
 }
 
 /// The requests of a row; none if it is damaged or in a newer format.
-fn decode_requests(project: ProjectId, sk: &str, bytes: &[u8]) -> Option<Vec<TimedMergeRequest>> {
+pub(super) fn decode_requests(project: ProjectId, sk: &str, bytes: &[u8]) -> Option<Vec<TimedMergeRequest>> {
     let (stored, body) = bytes.strip_prefix(ROW_MARK)?.split_first_chunk::<4>()?;
     if checksum(project, sk, body) != u32::from_le_bytes(*stored) {
         return None;
@@ -291,7 +291,7 @@ fn decode_requests(project: ProjectId, sk: &str, bytes: &[u8]) -> Option<Vec<Tim
     Some(requests).filter(|_| reader.is_empty())
 }
 
-fn checksum(project: ProjectId, sk: &str, body: &[u8]) -> u32 {
+pub(super) fn checksum(project: ProjectId, sk: &str, body: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(format!("{project}/{sk}/").as_bytes());
     hasher.update(body);

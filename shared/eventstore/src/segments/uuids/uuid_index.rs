@@ -197,19 +197,19 @@ fn file(mut hashes: Vec<u64>) -> Vec<u8> {
 }
 
 /// Decodes entry counts, which must ascend to at most `rows`.
-fn fences(bytes: &[u8], rows: u64) -> Option<Vec<u64>> {
+pub(super) fn fences(bytes: &[u8], rows: u64) -> Option<Vec<u64>> {
     let fences = bytes.as_chunks::<4>().0.iter().map(|fence| u64::from(u32::from_le_bytes(*fence)));
     let fences = fences.collect::<Vec<_>>();
     (fences.is_sorted() && fences.last().is_some_and(|last| *last <= rows)).then_some(fences)
 }
 
 /// Entry `at` of `entries`.
-fn entry(entries: &[[u8; 4]], at: usize) -> u64 {
+pub(super) fn entry(entries: &[[u8; 4]], at: usize) -> u64 {
     u64::from(u32::from_le_bytes(entries[at]))
 }
 
 /// Whether the entries of a bucket contain `requested`.
-fn has(bucket: &[[u8; 4]], requested: u64) -> bool {
+pub(super) fn has(bucket: &[[u8; 4]], requested: u64) -> bool {
     // Interpolation search: its position is close to where it would be in a uniform distribution, so a linear
     // search from there is cheaper than a binary search.
     let near = 64.min(bucket.len());
