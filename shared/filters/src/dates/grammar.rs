@@ -67,7 +67,9 @@ impl DateText {
         match self {
             Self::Absolute(local, None) => Some(zone::at(local, zone)),
             Self::Absolute(local, Some(offset)) => {
-                Some(local.and_local_timezone(offset).single()?.with_timezone(&zone))
+                let instant = local.and_local_timezone(offset).single()?.with_timezone(&zone);
+                // The offset may lead into another year.
+                Some(instant).filter(|instant| (1..=9999).contains(&instant.year()))
             }
             Self::Relative(relative) => {
                 relative.before(now.naive_local()).map(|local| zone::end_at(local, zone))

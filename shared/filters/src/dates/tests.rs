@@ -53,7 +53,13 @@ fn texts_are_parsed_by_the_grammar() {
     for text in ["", "xx", "2024-13-01", "2023-02-30", "2024-01-01 25:00", "2024-1d", "2024-01-01junk"] {
         assert_eq!(DateText::parse(text), None, "{text}");
     }
-    for text in ["-99999y", "-999999999999999999999d", "99999999999h"] {
+    for text in [
+        "9999-12-31T23:59:59-12:00",
+        "0001-01-01T00:00:00+01:00",
+        "-99999y",
+        "-999999999999999999999d",
+        "99999999999h",
+    ] {
         assert!(
             DateText::parse(text).unwrap().instant(at("2024-03-31T10:20:30Z", Tz::UTC)).is_none(),
             "{text}"
