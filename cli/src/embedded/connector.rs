@@ -8,9 +8,12 @@ use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::http::StatusCode;
 use dynoxide::{Database, DynoxideError};
+use pennon_core::store::local_backend::{DAMAGED_CODE, UNWRITABLE_CODE};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
+use super::connection;
 use super::write_lock::WriteLock;
 
 /// Serves DynamoDB requests from an embedded database.
@@ -62,11 +65,26 @@ impl HttpConnector for Connector {
             .map_err(|error| ConnectorError::other(error.into(), None))?;
             let (status, body) = match result {
                 Ok(body) => (200, body),
-                Err(error) => (error.status_code(), error.to_json()),
+                Err(error) => (error.status_code(), error_body(&error)),
             };
             response(status, body)
         })
     }
+}
+
+/// What the database says of an item whose text it cannot decode.
+const UNDECODABLE: &str = "Bad item JSON";
+
+/// The body of an error response, with a code of its own if the database cannot be written, or a row is damaged.
+pub(super) fn error_body(error: &DynoxideError) -> String {
+    let (code, message) = match error {
+        DynoxideError::SqliteError(cause) => (UNWRITABLE_CODE, connection::unwritable_reason(cause)),
+        DynoxideError::InternalServerError(cause) if cause.starts_with(UNDECODABLE) => {
+            (DAMAGED_CODE, Some(format!("a row is damaged ({cause}); restore it from a backup")))
+        }
+        _ => return error.to_json(),
+    };
+    message.map_or_else(|| error.to_json(), |message| json!({"__type": code, "message": message}).to_string())
 }
 
 fn response(status: u16, body: String) -> Result<HttpResponse, ConnectorError> {

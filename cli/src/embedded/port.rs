@@ -11,7 +11,7 @@ use axum::routing::any;
 use dynoxide::{Database, DynoxideError};
 use serde_json::json;
 
-use super::connector::dispatch;
+use super::connector::{dispatch, error_body};
 use super::write_lock::WriteLock;
 use crate::local_access::{LocalAccess, is_from_web_page};
 
@@ -62,7 +62,7 @@ async fn handle(State(port): State<Port>, request: Request) -> Response {
         Err(error) => {
             let status =
                 StatusCode::from_u16(error.status_code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            (status, error.to_json())
+            (status, error_body(&error))
         }
     };
     (status, [(header::CONTENT_TYPE, "application/x-amz-json-1.0")], Body::from(body)).into_response()

@@ -6,15 +6,18 @@
 //! read-only connections.
 //!
 //! Must stay true: the results are those of the database, and all else is left to it by `None` (an unknown table, an invalid
-//! request, an error of the file). A read sees every write that was acknowledged before it, because each statement, and each
+//! request, an error of the file). A row whose text is damaged is an error, because the database would leave the row out of a
+//! batch. A read sees every write that was acknowledged before it, because each statement, and each
 //! batch, starts on the last commit.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use pennon_core::store::local_backend::{PartitionPage, PartitionRange, from_json};
-use pennon_core::store::{Attributes, Key};
-use rusqlite::{Connection, OptionalExtension};
+use pennon_core::store::{Attributes, Key, StoreError};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Row};
+use serde::de::IgnoredAny;
 
 use super::connection::{Mode, open};
 use super::open_files::OpenFiles;
@@ -40,7 +43,7 @@ impl FileReader {
     }
 
     /// The existing items of `table` at `keys`; `None` leaves the request to the database.
-    pub fn get_items(&self, table: &str, keys: &[&Key]) -> Option<Vec<Attributes>> {
+    pub fn get_items(&self, table: &str, keys: &[&Key]) -> Option<Result<Vec<Attributes>, StoreError>> {
         if keys.iter().any(|key| key.pk.is_empty() || key.sk.is_empty()) {
             return None;
         }
@@ -58,11 +61,15 @@ impl FileReader {
             snapshot.commit()?;
             Ok(items)
         })?;
-        items.into_iter().collect()
+        collect(items)
     }
 
     /// The first page of `range` in `table`, at most 1 MiB; `None` leaves the request to the database.
-    pub fn query_page(&self, table: &str, range: &PartitionRange) -> Option<PartitionPage> {
+    pub fn query_page(
+        &self,
+        table: &str,
+        range: &PartitionRange,
+    ) -> Option<Result<PartitionPage, StoreError>> {
         let query = RangeQuery::new(range)?;
         self.with_connection(|connection| select_page(connection, table, &query))?
     }
@@ -81,22 +88,71 @@ impl FileReader {
     }
 }
 
-/// Appends the existing items at `keys`, by one statement. `None` stands for an item that cannot be decoded here.
+/// A row as it was read.
+enum StoredRow {
+    Item(Attributes),
+    /// Valid, but of types that are left to the database.
+    Other,
+    /// The text is not what was written; has the row's keys.
+    Damaged(String),
+}
+
+impl StoredRow {
+    /// Reads columns `item_json`, `pk` and `sk`, from column `first` on.
+    fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<StoredRow> {
+        let text = match row.get_ref(first)? {
+            ValueRef::Text(bytes) => std::str::from_utf8(bytes).ok(),
+            _ => None,
+        };
+        if let Some(item) = text.and_then(from_json) {
+            return Ok(StoredRow::Item(item));
+        }
+        if text.is_some_and(|text| serde_json::from_str::<IgnoredAny>(text).is_ok()) {
+            return Ok(StoredRow::Other);
+        }
+        let key = |column: usize| -> rusqlite::Result<String> {
+            let bytes = row.get_ref(column)?.as_bytes()?.to_vec();
+            let encoded = String::from_utf8_lossy(&bytes).into_owned();
+            Ok(decode_key(&encoded).unwrap_or(&encoded).to_owned())
+        };
+        Ok(StoredRow::Damaged(format!("{}/{}", key(first + 1)?, key(first + 2)?)))
+    }
+}
+
+/// The items of all rows; `None` leaves the request to the database.
+fn collect(rows: Vec<StoredRow>) -> Option<Result<Vec<Attributes>, StoreError>> {
+    let mut items = Vec::with_capacity(rows.len());
+    for row in rows {
+        match row {
+            StoredRow::Item(item) => items.push(item),
+            StoredRow::Other => return None,
+            StoredRow::Damaged(key) => return Some(Err(damaged(&key))),
+        }
+    }
+    Some(Ok(items))
+}
+
+fn damaged(key: &str) -> StoreError {
+    StoreError::Corrupt(format!("the row {key} is damaged; restore it from a backup"))
+}
+
+/// Appends the existing items at `keys`, by one statement.
 fn select_items(
     connection: &Connection,
     table: &str,
     keys: &[&Key],
-    items: &mut Vec<Option<Attributes>>,
+    items: &mut Vec<StoredRow>,
 ) -> rusqlite::Result<()> {
     let select = |at: usize| {
-        format!(r#"SELECT item_json FROM "{table}" WHERE pk = ?{} AND sk = ?{}"#, 2 * at + 1, 2 * at + 2)
+        let (pk, sk) = (2 * at + 1, 2 * at + 2);
+        format!(r#"SELECT item_json, pk, sk FROM "{table}" WHERE pk = ?{pk} AND sk = ?{sk}"#)
     };
     let sql = (0..keys.len()).map(select).collect::<Vec<_>>().join(" UNION ALL ");
     let mut statement = connection.prepare_cached(&sql)?;
     let values = keys.iter().flat_map(|key| [encode_key(&key.pk), encode_key(&key.sk)]);
     let mut rows = statement.query(rusqlite::params_from_iter(values))?;
     while let Some(row) = rows.next()? {
-        items.push(from_json(row.get_ref(0)?.as_str()?));
+        items.push(StoredRow::read(row, 0)?);
     }
     Ok(())
 }
@@ -127,7 +183,7 @@ fn select_page(
     connection: &Connection,
     table: &str,
     query: &RangeQuery,
-) -> rusqlite::Result<Option<PartitionPage>> {
+) -> rusqlite::Result<Option<Result<PartitionPage, StoreError>>> {
     let mut statement = connection.prepare_cached(&query.sql(table))?;
     let mut rows = statement.query(rusqlite::params_from_iter(&query.values))?;
     let (mut items, mut bytes) = (Vec::new(), 0);
@@ -136,14 +192,17 @@ fn select_page(
             break true;
         }
         let Some(row) = rows.next()? else { break false };
-        bytes += row.get::<_, i64>(1)?;
+        bytes += row.get::<_, i64>(3)?;
         if !items.is_empty() && bytes > PAGE_BYTES_MAX {
             break true;
         }
-        let Some(item) = from_json(row.get_ref(0)?.as_str()?) else { return Ok(None) };
-        items.push(item);
+        match StoredRow::read(row, 0)? {
+            StoredRow::Item(item) => items.push(item),
+            StoredRow::Other => return Ok(None),
+            StoredRow::Damaged(key) => return Ok(Some(Err(damaged(&key)))),
+        }
     };
-    Ok(Some(PartitionPage { items, more }))
+    Ok(Some(Ok(PartitionPage { items, more })))
 }
 
 /// A query in SQL terms: conditions on the sort key, and the parameters: the partition key, then those of the conditions.
@@ -185,7 +244,9 @@ impl RangeQuery {
 
     fn sql(&self, table: &str) -> String {
         let (conditions, order) = (&self.conditions, if self.is_ascending { "ASC" } else { "DESC" });
-        format!(r#"SELECT item_json, item_size FROM "{table}" WHERE pk = ?1{conditions} ORDER BY sk {order}"#)
+        format!(
+            r#"SELECT item_json, pk, sk, item_size FROM "{table}" WHERE pk = ?1{conditions} ORDER BY sk {order}"#
+        )
     }
 
     fn add_condition(&mut self, comparison: &str, value: String) {
@@ -262,7 +323,7 @@ mod tests {
                 direct_table(&embedded).get(&key).await.unwrap(),
                 sdk_table(&embedded).get(&key).await.unwrap()
             );
-            let items = reader(&directory).get_items(&name(), &[&key]).unwrap();
+            let items = reader(&directory).get_items(&name(), &[&key]).unwrap().unwrap();
             assert_eq!(items.len(), usize::from(sk != "missing"), "{sk} was read from the file");
         }
         let keys = [("EDGES", "b"), ("NONE", "b"), ("LARGE", "0000"), ("EDGES", "a"), ("EDGES", "b")];
@@ -310,7 +371,10 @@ mod tests {
         assert!(pages > 40, "{pages}");
         let all =
             PartitionRange { pk: "LARGE".into(), prefix: None, after: None, limit: None, descending: false };
-        assert!(reader(&directory).query_page(&name(), &all).unwrap().more, "it was read from the file");
+        assert!(
+            reader(&directory).query_page(&name(), &all).unwrap().unwrap().more,
+            "it was read from the file"
+        );
     }
 
     #[tokio::test]
@@ -318,9 +382,9 @@ mod tests {
         let (directory, _embedded) = filled_database().await;
         let reader = reader(&directory);
         for key in [Key::new("", "a"), Key::new("EDGES", "")] {
-            assert_eq!(reader.get_items(&name(), &[&key]), None);
+            assert!(reader.get_items(&name(), &[&key]).is_none());
         }
-        assert_eq!(reader.get_items("another", &[&Key::new("EDGES", "a")]), None);
+        assert!(reader.get_items("another", &[&Key::new("EDGES", "a")]).is_none());
         let whole =
             PartitionRange { pk: "EDGES".into(), prefix: None, after: None, limit: None, descending: false };
         let rejected = [
@@ -345,6 +409,29 @@ mod tests {
             table.put(item.clone(), WriteCondition::None).await.unwrap();
             assert_eq!(direct_table(&embedded).get(&item.key).await.unwrap().as_ref(), Some(&item));
             assert_eq!(sdk_table(&embedded).get(&item.key).await.unwrap(), Some(item));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_damaged_row_is_an_error_that_names_it_in_every_read() {
+        let (directory, embedded) = filled_database().await;
+        let file = Connection::open(directory.path().join(FILE)).unwrap();
+        let update = format!(r#"UPDATE "{}" SET item_json = ?1 WHERE sk = 'S:a#'"#, name());
+        let damages: [&dyn rusqlite::ToSql; 3] =
+            [&"{\"pk\": {\"S\": \"EDGES\"}", &rusqlite::types::Null, &vec![0xff_u8, 0xfe]];
+        let key = Key::new("EDGES", "a#");
+        for damage in damages {
+            let Ok(changed) = file.execute(&update, [damage]) else { continue };
+            assert_eq!(changed, 1);
+            let table = direct_table(&embedded);
+            let errors = [
+                table.get(&key).await.map(|_| ()).unwrap_err(),
+                table.batch_get(&[Key::new("EDGES", "a"), key.clone()]).await.map(|_| ()).unwrap_err(),
+                table.page(&PartitionQuery::partition("EDGES"), None).await.map(|_| ()).unwrap_err(),
+            ];
+            for error in errors {
+                assert!(matches!(&error, StoreError::Corrupt(text) if text.contains("EDGES/a#")), "{error}");
+            }
         }
     }
 }

@@ -38,11 +38,15 @@ impl SqliteBackend {
 }
 
 impl LocalBackend for SqliteBackend {
-    fn items(&self, table: &str, keys: &[&Key]) -> Option<Vec<Attributes>> {
+    fn items(&self, table: &str, keys: &[&Key]) -> Option<Result<Vec<Attributes>, StoreError>> {
         self.has_table(table).then(|| self.reader.get_items(table, keys)).flatten()
     }
 
-    fn page(&self, table: &str, range: PartitionRange) -> BackendFuture<'_, PartitionPage> {
+    fn page(
+        &self,
+        table: &str,
+        range: PartitionRange,
+    ) -> BackendFuture<'_, Result<PartitionPage, StoreError>> {
         if !self.has_table(table) {
             return Box::pin(std::future::ready(None));
         }

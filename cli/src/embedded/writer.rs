@@ -150,9 +150,12 @@ impl Inner {
                     }
                 }
                 Ok(Err(error)) => {
-                    let text = error.to_string();
                     for transaction in group {
-                        let _ = transaction.done.send(Some(Err(StoreError::Busy(text.clone()))));
+                        let failure = match connection::unwritable_reason(&error) {
+                            Some(reason) => StoreError::Unavailable(reason),
+                            None => StoreError::Busy(error.to_string()),
+                        };
+                        let _ = transaction.done.send(Some(Err(failure)));
                     }
                 }
                 Err(lost) => {

@@ -236,7 +236,10 @@ impl From<StoreError> for ApiError {
                 tracing::warn!(cause = %error, "the store is busy");
                 ApiError::busy(1)
             }
-            StoreError::Unavailable(cause) => ApiError::unavailable("storage_unavailable", cause),
+            StoreError::Unavailable(cause) => {
+                tracing::warn!(%cause, "the store cannot be written");
+                ApiError::unavailable("storage_unavailable", cause)
+            }
             StoreError::TooLarge => {
                 ApiError::invalid("invalid_input", "The record is too large to be stored.", None)
             }

@@ -4,6 +4,8 @@ use std::error::Error;
 
 use aws_sdk_dynamodb::error::{ProvideErrorMetadata, SdkError};
 
+use super::local_backend::{DAMAGED_CODE, UNWRITABLE_CODE};
+
 /// A failed call to the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -19,7 +21,7 @@ pub enum StoreError {
     /// DynamoDB throttles or times out.
     #[error("the store is busy: {0}")]
     Busy(String),
-    /// The store cannot be written and a retry will not help; the text is the cause, which was logged.
+    /// The store cannot be written and a retry will not help; the text is the cause and what to do.
     #[error("{0}")]
     Unavailable(String),
     /// The item or the transaction exceeds a size limit.
@@ -56,6 +58,12 @@ where
 {
     fn from(error: SdkError<E, R>) -> Self {
         let meta = error.as_service_error().map(ProvideErrorMetadata::meta);
+        let message = || meta.and_then(|meta| meta.message()).unwrap_or_default().to_owned();
+        match meta.and_then(|meta| meta.code()) {
+            Some(UNWRITABLE_CODE) => return StoreError::Unavailable(message()),
+            Some(DAMAGED_CODE) => return StoreError::Corrupt(message()),
+            _ => {}
+        }
         let code = meta.and_then(|meta| meta.code()).map(str::to_owned);
         // An error response of DynamoDB is fully described by its code and message.
         let text = match (meta.and_then(|meta| meta.message()), &code) {

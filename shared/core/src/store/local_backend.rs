@@ -20,13 +20,24 @@ use super::StoreError;
 use super::change::ItemChange;
 use super::item::{Attributes, Key};
 
+/// Error code of a database in this process that cannot be written until the user changes something; the message says what.
+pub const UNWRITABLE_CODE: &str = "StorageUnwritable";
+
+/// Error code of a database in this process for a row that is not what was written.
+pub const DAMAGED_CODE: &str = "StorageDamaged";
+
 /// A database in this process. Methods return `None` for calls that must go through the SDK.
 pub trait LocalBackend: std::fmt::Debug + Send + Sync {
-    /// Reads the items at `keys`, which are distinct, in any order and without missing ones, from one snapshot of the table.
-    fn items(&self, table: &str, keys: &[&Key]) -> Option<Vec<Attributes>>;
+    /// Reads the items at `keys`, which are distinct, in any order and without missing ones, from one snapshot of the table. An
+    /// item that is damaged is an error.
+    fn items(&self, table: &str, keys: &[&Key]) -> Option<Result<Vec<Attributes>, StoreError>>;
 
-    /// Reads a page of a partition.
-    fn page(&self, table: &str, range: PartitionRange) -> BackendFuture<'_, PartitionPage>;
+    /// Reads a page of a partition. An item that is damaged is an error.
+    fn page(
+        &self,
+        table: &str,
+        range: PartitionRange,
+    ) -> BackendFuture<'_, Result<PartitionPage, StoreError>>;
 
     /// Applies all of `changes` or none. Returns the new value of the counter that the last change increments; 0 without one.
     fn transact(

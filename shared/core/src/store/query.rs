@@ -125,7 +125,7 @@ impl Table {
                 Some(PageStart(after.attributes()))
             });
             let local_page = match self.local_page(query, limit, start.as_ref()) {
-                Some(pending) => pending.await,
+                Some(pending) => pending.await.transpose()?,
                 None => None,
             };
             let (items, next) = match local_page {
@@ -175,7 +175,7 @@ impl Table {
         query: &PartitionQuery,
         limit: Option<usize>,
         start: Option<&PageStart>,
-    ) -> Option<BackendFuture<'_, PartitionPage>> {
+    ) -> Option<BackendFuture<'_, Result<PartitionPage, StoreError>>> {
         let local = self.local_backend.as_ref()?;
         let after = start.map(|start| Item::key_of(&start.0)).transpose().ok()?;
         let range = PartitionRange {

@@ -121,10 +121,9 @@ impl Table {
     /// Gets the attributes of the item at `key`.
     fn get_stored<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Attributes>, StoreError>> {
         Box::pin(async move {
-            if let Some(mut found) =
-                self.local_backend.as_ref().and_then(|local| local.items(&self.name, &[key]))
+            if let Some(found) = self.local_backend.as_ref().and_then(|local| local.items(&self.name, &[key]))
             {
-                return Ok(found.pop());
+                return Ok(found?.pop());
             }
             let response = self
                 .client
@@ -176,7 +175,7 @@ impl Table {
                 return Ok(self.get_stored(key).await?.into_iter().collect());
             }
             if let Some(found) = self.local_backend.as_ref().and_then(|local| local.items(&self.name, keys)) {
-                return Ok(found);
+                return found;
             }
             let mut pending: Vec<Attributes> = keys.iter().map(|key| key.attributes()).collect();
             let mut found = Vec::with_capacity(keys.len());

@@ -65,11 +65,11 @@ impl Faster {
 }
 
 impl LocalBackend for Faster {
-    fn items(&self, _: &str, _: &[&Key]) -> Option<Vec<Attributes>> {
+    fn items(&self, _: &str, _: &[&Key]) -> Option<Result<Vec<Attributes>, StoreError>> {
         None
     }
 
-    fn page(&self, _: &str, _: PartitionRange) -> BackendFuture<'_, PartitionPage> {
+    fn page(&self, _: &str, _: PartitionRange) -> BackendFuture<'_, Result<PartitionPage, StoreError>> {
         Box::pin(async { None })
     }
 
