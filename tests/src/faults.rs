@@ -132,6 +132,11 @@ impl Faults {
         counts
     }
 
+    /// From now on injects these, each so often in a thousand requests.
+    pub fn start(&self, shares: &[(Fault, u64)]) {
+        self.lock().shares = shares.to_vec();
+    }
+
     /// Stops injecting faults.
     pub fn stop(&self) {
         let mut state = self.lock();

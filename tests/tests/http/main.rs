@@ -42,6 +42,7 @@ mod event_definitions;
 mod events_list;
 mod faulty_store;
 mod feed_size;
+mod first_lists;
 mod flag_calls;
 mod flag_cases;
 mod flag_impact;

@@ -84,36 +84,41 @@ async fn access_and_rows<R: ListedResource>(
         Some(rows) if path_id == Some(project) => rows?,
         _ => fetch_rows::<R>(records, project).await?,
     };
-    let rows = match stored {
-        Some(rows) => rows,
-        None => {
-            row_backfill::backfill_rows::<R>(records, project).await?;
-            fetch_rows::<R>(records, project).await?.unwrap_or_default()
-        }
-    };
-    Ok((access, rows))
+    Ok((access, complete::<R>(stored, records, project).await?))
 }
 
-/// The rows of the kind; `None` where they were not backfilled yet.
+/// The rows of one kind.
+struct StoredRows {
+    rows: Vec<SummaryRow>,
+    /// Whether each record is known to have its row.
+    are_complete: bool,
+}
+
+/// `stored`, or the rows after a backfill. The marker of the backfill may be missing then, if nothing can be written.
+async fn complete<R: ListedResource>(
+    stored: StoredRows,
+    records: &Table,
+    project: ProjectId,
+) -> Result<Vec<SummaryRow>, StoreError> {
+    if stored.are_complete {
+        return Ok(stored.rows);
+    }
+    row_backfill::backfill_rows::<R>(records, project).await?;
+    Ok(fetch_rows::<R>(records, project).await?.rows)
+}
+
 async fn fetch_rows<R: ListedResource>(
     records: &Table,
     project: ProjectId,
-) -> Result<Option<Vec<SummaryRow>>, StoreError> {
+) -> Result<StoredRows, StoreError> {
     let mut items = records.query(PartitionQuery::partition(keys::records_pk(project, R::ROWS))).await?;
     let complete_marker = keys::summary_rows_complete_marker(project, R::ROWS);
-    match items.pop() {
-        Some(last) if last.key == complete_marker => {
-            items.iter().map(Item::body).collect::<Result<_, _>>().map(Some)
-        }
-        _ => Ok(None),
-    }
+    let are_complete = items.pop_if(|last| last.key == complete_marker).is_some();
+    Ok(StoredRows { rows: items.iter().map(Item::body).collect::<Result<_, _>>()?, are_complete })
 }
 
 /// All rows of the kind. Backfills them if necessary.
 pub async fn rows<R: ListedResource>(records: &Table, project: ProjectId) -> ApiResult<Vec<SummaryRow>> {
-    if let Some(rows) = fetch_rows::<R>(records, project).await? {
-        return Ok(rows);
-    }
-    row_backfill::backfill_rows::<R>(records, project).await?;
-    Ok(fetch_rows::<R>(records, project).await?.unwrap_or_default())
+    let stored = fetch_rows::<R>(records, project).await?;
+    Ok(complete::<R>(stored, records, project).await?)
 }

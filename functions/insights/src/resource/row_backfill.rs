@@ -24,7 +24,8 @@ pub(super) async fn backfill_rows<R: ListedResource>(
     let mut start: Option<PageStart> = None;
     loop {
         let page = records.page(&all, start).await?;
-        for items in page.items.chunks(BATCH) {
+        let without_rows = without_rows::<R>(records, project, page.items).await?;
+        for items in without_rows.chunks(BATCH) {
             write_batch::<R>(records, project, items.to_vec()).await?;
         }
         start = page.next;
@@ -32,7 +33,27 @@ pub(super) async fn backfill_rows<R: ListedResource>(
             break;
         }
     }
-    records.put(Item::empty(keys::summary_rows_complete_marker(project, R::ROWS)), WriteCondition::None).await
+    let marker = Item::empty(keys::summary_rows_complete_marker(project, R::ROWS));
+    // The rows are complete without it: a store that cannot be written does not fail the list that needs them.
+    if let Err(error) = records.put(marker, WriteCondition::None).await {
+        tracing::warn!(cause = %error, "the rows of all records are looked through again by the next list");
+    }
+    Ok(())
+}
+
+/// The records whose row is missing, or left of a deleted record. Most often there are none, and then nothing is written.
+async fn without_rows<R: ListedResource>(
+    records: &Table,
+    project: ProjectId,
+    items: Vec<Item>,
+) -> Result<Vec<Item>, StoreError> {
+    let parsed = items.iter().map(Item::body::<R>).collect::<Result<Vec<_>, _>>()?;
+    let row_keys =
+        parsed.iter().map(|record| keys::record(project, R::ROWS, record.id())).collect::<Vec<_>>();
+    let rows = records.batch_get(&row_keys).await?;
+    let with_record = items.into_iter().zip(parsed).zip(rows);
+    let without_row = with_record.filter(|((_, record), row)| row.is_some() == record.is_deleted());
+    Ok(without_row.map(|((item, _), _)| item).collect())
 }
 
 async fn write_batch<R: ListedResource>(
