@@ -122,6 +122,8 @@ class FullDisk:
         for name, request in READS.items():
             status, body = client.send(*request)
             self.campaign.expect(status == 200, f"{name} on a full disk: {status}: {body!r:.400}")
+            is_list = status == 200 and isinstance(body, dict) and "count" in body
+            self.campaign.expect(not is_list or body["count"] > 0, f"{name} on a full disk: an empty list")
 
     def check_refusals(self, ledger):
         """Every refused write is unavailable for the time being, and names the reason."""
