@@ -80,7 +80,7 @@ pub(super) fn error_body(error: &DynoxideError) -> String {
     let (code, message) = match error {
         DynoxideError::SqliteError(cause) => (UNWRITABLE_CODE, connection::unwritable_reason(cause)),
         DynoxideError::InternalServerError(cause) if cause.starts_with(UNDECODABLE) => {
-            (DAMAGED_CODE, Some(format!("a row is damaged ({cause}); restore it from a backup")))
+            (DAMAGED_CODE, Some(format!("a row is damaged ({cause})")))
         }
         _ => return error.to_json(),
     };

@@ -133,7 +133,7 @@ fn collect(rows: Vec<StoredRow>) -> Option<Result<Vec<Attributes>, StoreError>> 
 }
 
 fn damaged(key: &str) -> StoreError {
-    StoreError::Corrupt(format!("the row {key} is damaged; restore it from a backup"))
+    StoreError::Corrupt(format!("the row {key} is damaged"))
 }
 
 /// Appends the existing items at `keys`, by one statement.

@@ -28,7 +28,7 @@ pub enum StoreError {
     #[error("the record is larger than an item of the store can be")]
     TooLarge,
     /// A stored item cannot be decoded.
-    #[error("stored data cannot be read: {0}")]
+    #[error("stored data cannot be read: {0}; restore it from a backup")]
     Corrupt(String),
     /// Any other error; the text is for the log only.
     #[error("{0}")]
