@@ -91,6 +91,7 @@ mod response_sizes;
 mod retention;
 mod role_access;
 mod schema;
+mod scopes;
 mod shared_page_numbers;
 mod shared_pages;
 mod single_writes;
