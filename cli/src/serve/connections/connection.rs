@@ -139,6 +139,11 @@ async fn handle(
     router: Router,
     connection: Arc<OpenConnection>,
 ) -> Result<Response<ResponseBody>, Infallible> {
+    if connection.state.phase().0 != ConnectionPhase::Head {
+        // It arrived together with the request before it. A client that sends many at once would otherwise keep its thread
+        // for all of them, and other connections would wait.
+        tokio::task::yield_now().await;
+    }
     let phase =
         if request.body().is_end_stream() { ConnectionPhase::Responding } else { ConnectionPhase::Body };
     connection.state.enter(phase, &[ConnectionPhase::Idle, ConnectionPhase::Head, ConnectionPhase::Sent]);

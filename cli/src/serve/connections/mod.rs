@@ -79,3 +79,49 @@ fn is_client_error(kind: ErrorKind) -> bool {
 fn reject(socket: &TcpStream) {
     let _ = socket.try_write(SERVER_FULL);
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::sync::Mutex;
+
+    use axum::http::Uri;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::args::ConnectionLimits;
+
+    const SENT_AHEAD: usize = 64;
+
+    async fn connect(listener: &TcpListener, requests: &str) -> TcpStream {
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        client.write_all(requests.as_bytes()).await.unwrap();
+        client
+    }
+
+    #[tokio::test]
+    async fn requests_that_are_sent_ahead_do_not_delay_other_connections() {
+        let order: Arc<Mutex<Vec<String>>> = Arc::default();
+        let handled = order.clone();
+        let handler = async move |uri: Uri| handled.lock().unwrap().push(uri.path().to_owned());
+        let router = Router::new().fallback(get(handler));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let last = "GET /last HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        let ahead = "GET /ahead HTTP/1.1\r\nhost: a\r\n\r\n".repeat(SENT_AHEAD) + last;
+        let mut many = connect(&listener, &ahead).await;
+        let mut one = connect(&listener, &last.replace("/last", "/one")).await;
+        let (stop, stopped) = watch::channel(false);
+        let registry = ConnectionRegistry::new(ConnectionLimits::default(), 8);
+        let serving = tokio::spawn(serve(listener, router, registry, stopped));
+        let mut responses = String::new();
+        one.read_to_string(&mut responses).await.unwrap();
+        many.read_to_string(&mut responses).await.unwrap();
+        assert_eq!(responses.matches("HTTP/1.1 200 OK").count(), SENT_AHEAD + 2);
+        let order = order.lock().unwrap().clone();
+        let place = order.iter().position(|path| path == "/one").unwrap();
+        assert!(place < SENT_AHEAD / 8, "{place} requests were handled before the one of another connection");
+        stop.send_replace(true);
+        serving.await.unwrap();
+    }
+}
