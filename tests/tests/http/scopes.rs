@@ -1,5 +1,5 @@
 //! Each missing scope, by route: the OpenAPI document names the scopes of every operation. A key with every other scope is refused
-//! and told which one it lacks; a key with only those scopes gets past the check. The scopes of the documented flag and insight
+//! with the one that it lacks; a key with only those scopes gets past the check. The scopes of the documented flag and insight
 //! endpoints are listed here a second time, as the API's description has them.
 
 use std::collections::{BTreeMap, BTreeSet};
