@@ -82,7 +82,7 @@ impl Calculator {
             }
             if let Some(distinct_id) = &filter.distinct_id {
                 // A lookup by key: the other persons are not scanned.
-                let id = finals.of(derive_person_id(project.id, distinct_id));
+                let id = derive_person_id(project.id, distinct_id);
                 let Some(person) = self.get_known_person(project, id).await? else {
                     return Ok(PeoplePage { total: 0, persons: Vec::new() });
                 };
@@ -147,16 +147,13 @@ impl Calculator {
         id: Uuid,
         deadline: Instant,
     ) -> ApiResult<Option<PersonDetails>> {
-        let work = Box::pin(async {
-            let finals = self.events.canonical_persons(project.id).await.map_err(event_store_error)?;
-            self.get_known_person(project, finals.of(id)).await
-        });
-        with_deadline(project, deadline, work).await
+        with_deadline(project, deadline, Box::pin(self.get_known_person(project, id))).await
     }
 
+    /// The person that `id` belongs to, unless it has no distinct ids.
     async fn get_known_person(&self, project: &Project, id: Uuid) -> ApiResult<Option<PersonDetails>> {
-        let found = self.events.persons(project.id, &[id]).await.map_err(event_store_error)?;
-        Ok(found.into_iter().find(|person| !person.distinct_ids.is_empty()))
+        let found = self.events.current_person(project.id, id).await.map_err(event_store_error)?;
+        Ok(Some(found).filter(|person| !person.distinct_ids.is_empty()))
     }
 }
 

@@ -116,13 +116,22 @@ impl EventStore {
             .await
     }
 
-    /// Looks up the persons with these ids, in order. An unknown person has no distinct ids.
+    /// Looks up the persons that these ids belong to now, in order and under these ids. An unknown person has no distinct ids.
     pub async fn persons(
         &self,
         project: ProjectId,
         requested: &[Uuid],
     ) -> Result<Vec<PersonDetails>, EventStoreError> {
         self.components.lookup.persons(project, requested).await
+    }
+
+    /// Looks up the person that `id` belongs to now, after all merges. An unknown person has no distinct ids.
+    pub async fn current_person(
+        &self,
+        project: ProjectId,
+        id: Uuid,
+    ) -> Result<PersonDetails, EventStoreError> {
+        self.components.lookup.current_person(project, id).await
     }
 
     /// The groups of a type by key, with the properties in `keys`.

@@ -41,7 +41,7 @@ struct RecordedPerson {
 }
 
 impl PersonLookup {
-    /// Looks up the persons with these ids, in order. An unknown person has no distinct ids.
+    /// Looks up the persons that these ids belong to now, in order and under these ids. An unknown person has no distinct ids.
     pub(crate) async fn persons(
         &self,
         project: ProjectId,
@@ -51,7 +51,30 @@ impl PersonLookup {
             return Ok(Vec::new());
         }
         let now = self.now(project, None).await?;
-        self.persons_at(project, &now, requested).await
+        // The ids may be of an earlier view, and merged since.
+        let canonical =
+            requested.iter().map(|id| now.merge_state.person_merges.person(*id)).collect::<Vec<_>>();
+        let unique = canonical.iter().copied().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>();
+        let found = self.persons_at(project, &now, &unique).await?;
+        let found = found.into_iter().map(|person| (person.id, person)).collect::<HashMap<_, _>>();
+        let of = |(id, canonical): (&Uuid, &Uuid)| {
+            let person = found.get(canonical).cloned().unwrap_or_default();
+            PersonDetails { id: *id, ..person }
+        };
+        Ok(requested.iter().zip(&canonical).map(of).collect())
+    }
+
+    /// Looks up the person that `id` belongs to. Both are of one view: if another one resolved the id, a merge between the two would show
+    /// a part of a person that never was one by itself.
+    pub(crate) async fn current_person(
+        &self,
+        project: ProjectId,
+        id: Uuid,
+    ) -> Result<PersonDetails, EventStoreError> {
+        let now = self.now(project, None).await?;
+        let canonical = now.merge_state.person_merges.person(id);
+        let found = self.persons_at(project, &now, &[canonical]).await?;
+        Ok(found.into_iter().next().unwrap_or_default())
     }
 
     /// As above, in the view `now`.
