@@ -14,6 +14,7 @@ pub mod generated_calls;
 pub mod history;
 pub mod history_run;
 pub mod insight_history;
+pub mod linearizability;
 pub mod log;
 mod meter;
 mod partial_batch;

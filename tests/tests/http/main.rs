@@ -74,6 +74,7 @@ mod keys;
 mod large_records;
 mod large_results;
 mod limits_page;
+mod linearizability;
 mod misspelled;
 mod organizations;
 mod parts;

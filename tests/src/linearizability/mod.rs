@@ -1,0 +1,288 @@
+//! Histories of concurrent calls about one object, and a checker of linearizability: is there one order of the calls, in agreement with
+//! the times at which they began and ended, that a sequential specification of the object explains?
+//!
+//! The checker is stateright's [`LinearizabilityTester`]; the specifications are written from the description of the API. It searches for
+//! an order by backtracking, so histories are short and objects are many, which loses nothing: a system is linearizable if the
+//! history of each object is. [`crate::history`] and [`crate::insight_history`] check what this does not: the activity log, summary
+//! rows and lists after long histories of objects that compete.
+//!
+//! Must stay true:
+//! * time is the number of calls that have begun, [`MILLISECONDS_OF_TICK`] each, and requests carry it; a read that may be late by a
+//!   promised time is the same as one that began so much earlier;
+//! * a write without a response may have happened or not; a read without one is left out.
+
+mod evaluation;
+mod ownership;
+mod persons;
+mod records;
+mod tiles;
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::http::HeaderValue;
+use chrono::{DateTime, TimeDelta, Utc};
+use pennon_core::clock::NOW_HEADER;
+use serde_json::{Value, json};
+use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
+
+use crate::{Keys, NOW, Random, TestApp, TestResponse};
+
+pub use evaluation::{EvaluatedFlag, FlagState, FlagStateOp};
+pub use ownership::{AccessOp, AccessRet, AccessState, FlagKey, FlagKeyOwner, KeyOp, KeyRet, RoleAccess};
+pub use persons::{MergedPersons, PersonOp, PersonRet, PersonState};
+pub use records::{FlagFields, FlagOp, FlagRecord, FlagRet, InsightRecord, NameOp, NameState, PersonalKey};
+pub use tiles::{DashboardTiles, TileOp, TileRet, TileState};
+
+/// How far the clock of requests advances with each call.
+const MILLISECONDS_OF_TICK: u64 = 100;
+/// Objects with calls at the same time.
+const OBJECTS_AT_ONCE: usize = 8;
+
+/// A kind of object.
+pub trait ObjectKind: Send + Sync + Sized + 'static {
+    /// What its findings are called.
+    const NAME: &'static str;
+    /// A call.
+    type Op: Clone + Debug + Send + Sync + 'static;
+    /// A response.
+    type Ret: Clone + Debug + PartialEq + Send + Sync + 'static;
+    /// What the object may return, without concurrency.
+    type Spec: SequentialSpec<Op = Self::Op, Ret = Self::Ret> + Clone + Send + 'static;
+
+    /// Creates the object with this number.
+    fn create(client: &Client, number: u64) -> impl Future<Output = Self> + Send;
+    /// The state after its creation.
+    fn spec(&self) -> Self::Spec;
+    /// The next call of a client that has got `responses`; `mark` is a number that no other call has.
+    fn next(&self, responses: &[Self::Ret], mark: u64, random: &mut Random) -> Self::Op;
+    /// Makes the call; `None` if its response does not say whether it happened.
+    fn call(&self, client: &Client, op: &Self::Op) -> impl Future<Output = Option<Self::Ret>> + Send;
+    /// Whether a call changes nothing.
+    fn is_read(op: &Self::Op) -> bool;
+    /// By how many milliseconds a response may be late, as promised.
+    fn staleness(_op: &Self::Op) -> u64 {
+        0
+    }
+    /// Removes what later objects have no room beside.
+    fn remove(&self, _client: &Client) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+}
+
+/// The two processes of an installation, and their clock.
+pub struct Installation {
+    processes: [TestApp; 2],
+    ticks: AtomicU64,
+    marks: AtomicU64,
+    start: DateTime<Utc>,
+}
+
+impl Installation {
+    /// Two processes, of which `app` is one.
+    pub fn new(app: TestApp) -> Arc<Installation> {
+        let start = NOW.parse().expect("an instant");
+        let (ticks, marks) = (AtomicU64::new(1), AtomicU64::new(1));
+        Arc::new(Installation { processes: [app.another_process(), app], ticks, marks, start })
+    }
+
+    /// What objects require of the workspace.
+    pub fn workspace() -> Value {
+        let role = |id: &&str| {
+            json!({"id": id, "organization": "01900000-0000-7000-8000-000000000001", "name": id,
+                                      "feature_flags_access_level": 37, "members": []})
+        };
+        json!({"roles": ownership::ROLES.iter().map(role).collect::<Vec<_>>()})
+    }
+
+    fn tick(&self) -> u64 {
+        self.ticks.fetch_add(1, Ordering::SeqCst)
+    }
+}
+
+/// A client of one of the processes.
+#[derive(Clone)]
+pub struct Client {
+    installation: Arc<Installation>,
+    process: usize,
+}
+
+impl Client {
+    /// Sends a request as `key` at the present tick.
+    pub async fn send(&self, key: &str, method: &str, path: &str, body: Value) -> TestResponse {
+        let ticks = self.installation.ticks.load(Ordering::SeqCst);
+        let elapsed = TimeDelta::milliseconds((ticks * MILLISECONDS_OF_TICK).cast_signed());
+        let now = (self.installation.start + elapsed).to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
+        let mut request = TestApp::request(key, method, path, body);
+        request.headers_mut().insert(NOW_HEADER, HeaderValue::try_from(now).expect("a header"));
+        self.installation.processes[self.process].send(request).await
+    }
+
+    /// Lets this time pass.
+    pub(crate) fn pass(&self, milliseconds: u64) {
+        self.installation.ticks.fetch_add(milliseconds / MILLISECONDS_OF_TICK + 1, Ordering::SeqCst);
+    }
+
+    /// The same as the owner of project 1, below the project's path.
+    pub async fn owner(&self, method: &str, below: &str, body: Value) -> TestResponse {
+        self.send(Keys::OWNER, method, &format!("/api/projects/1/{below}"), body).await
+    }
+
+    /// The id of a new flag. A create without a response may have happened, so each attempt has a key of its own.
+    pub async fn make_flag(&self, key: &str, name: &str) -> u64 {
+        for attempt in 0.. {
+            let body = json!({"key": format!("{key}-{attempt}"), "name": name});
+            let response = self.owner("POST", "feature_flags/", body).await;
+            if let Some(made) = documented(response, &[201]) {
+                return made.json()["id"].as_u64().expect("an id");
+            }
+        }
+        unreachable!("attempts do not end")
+    }
+
+    /// A record that a create returns, repeated while the store fails.
+    pub async fn make(&self, below: &str, body: Value) -> Value {
+        loop {
+            if let Some(made) = documented(self.owner("POST", below, body.clone()).await, &[201]) {
+                return made.json();
+            }
+        }
+    }
+}
+
+/// The response, unless it is a 503. Other statuses than `expected` are no response of the API.
+pub(crate) fn documented(response: TestResponse, expected: &[u16]) -> Option<TestResponse> {
+    let status = response.status.as_u16();
+    if status == 503 {
+        return None;
+    }
+    assert!(expected.contains(&status), "{status} {}", response.text);
+    Some(response)
+}
+
+/// A call as it was made.
+#[derive(Debug, Clone)]
+pub struct Call<Op, Ret> {
+    /// The client.
+    pub client: u64,
+    /// The request.
+    pub op: Op,
+    /// The response; `None` if there was none.
+    pub ret: Option<Ret>,
+    /// The tick at which it began.
+    pub began: u64,
+    /// The tick at which it ended.
+    pub ended: u64,
+}
+
+/// Whether one order explains the calls of an object whose state was `spec`.
+pub fn is_linearizable<K: ObjectKind>(spec: K::Spec, calls: &[Call<K::Op, K::Ret>]) -> bool {
+    let mut events = Vec::new();
+    for (number, call) in (0..).zip(calls) {
+        if call.ret.is_none() && K::is_read(&call.op) {
+            continue;
+        }
+        let late = K::staleness(&call.op) / MILLISECONDS_OF_TICK;
+        // A client has one call at a time. One that may be late, or has no response, belongs to a client of its own.
+        let client = if late > 0 || call.ret.is_none() { (1, number) } else { (0, call.client) };
+        events.push((call.began.saturating_sub(late), 0, client, call));
+        if call.ret.is_some() {
+            events.push((call.ended, 1, client, call));
+        }
+    }
+    events.sort_by_key(|(tick, ends, client, _)| (*tick, *ends, *client));
+    let mut tester = LinearizabilityTester::new(spec);
+    for (_, ends, client, call) in events {
+        let recorded = match (&call.ret, ends) {
+            (Some(ret), 1) => tester.on_return(client, ret.clone()).map(|_| ()),
+            _ => tester.on_invoke(client, call.op.clone()).map(|_| ()),
+        };
+        recorded.expect("calls of a client that follow each other");
+    }
+    tester.is_consistent()
+}
+
+/// The calls of a history, one on each line.
+pub fn lines<K: ObjectKind>(calls: &[Call<K::Op, K::Ret>]) -> String {
+    let line = |call: &Call<K::Op, K::Ret>| {
+        format!(
+            "{:>6} to {:>6}, client {}: {:?} returned {:?}",
+            call.began, call.ended, call.client, call.op, call.ret
+        )
+    };
+    calls.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// How many objects, and calls by how many clients, a run has.
+#[derive(Debug, Clone, Copy)]
+pub struct Scale {
+    /// Objects.
+    pub objects: u64,
+    /// Clients of each object.
+    pub clients: u64,
+    /// Calls of each client.
+    pub calls: u64,
+}
+
+/// Makes random calls about objects of one kind, and returns the histories that no order explains.
+pub async fn run<K: ObjectKind>(installation: &Arc<Installation>, seed: u64, scale: Scale) -> Vec<String> {
+    let mut findings = Vec::new();
+    let mut numbers = 0..scale.objects;
+    loop {
+        let numbers: Vec<u64> = numbers.by_ref().take(OBJECTS_AT_ONCE).collect();
+        if numbers.is_empty() {
+            return findings;
+        }
+        let start = |number| tokio::spawn(check_object::<K>(installation.clone(), seed, number, scale));
+        for task in numbers.into_iter().map(start).collect::<Vec<_>>() {
+            findings.extend(task.await.expect("a history"));
+        }
+    }
+}
+
+async fn check_object<K: ObjectKind>(
+    installation: Arc<Installation>,
+    seed: u64,
+    number: u64,
+    scale: Scale,
+) -> Option<String> {
+    let maker = Client { installation: installation.clone(), process: 0 };
+    let object = Arc::new(K::create(&maker, number).await);
+    let clients = (0..scale.clients).map(|id| {
+        let process = usize::try_from(id % 2).unwrap_or_default();
+        let client = Client { installation: installation.clone(), process };
+        let random = Random::new(seed ^ (number << 20) ^ (id << 8));
+        tokio::spawn(make_calls(object.clone(), client, id, scale.calls, random))
+    });
+    let mut calls = Vec::new();
+    for client in clients.collect::<Vec<_>>() {
+        calls.extend(client.await.expect("the calls of a client"));
+    }
+    calls.sort_by_key(|call| call.began);
+    object.remove(&maker).await;
+    let is_explained = is_linearizable::<K>(object.spec(), &calls);
+    (!is_explained).then(|| format!("{} {number}: no order explains\n{}", K::NAME, lines::<K>(&calls)))
+}
+
+async fn make_calls<K: ObjectKind>(
+    object: Arc<K>,
+    client: Client,
+    id: u64,
+    count: u64,
+    mut random: Random,
+) -> Vec<Call<K::Op, K::Ret>> {
+    let mut calls: Vec<Call<K::Op, K::Ret>> = Vec::new();
+    let mut responses = Vec::new();
+    for _ in 0..count {
+        let mark = client.installation.marks.fetch_add(1, Ordering::SeqCst);
+        let op = object.next(&responses, mark, &mut random);
+        let began = client.installation.tick();
+        let ret = object.call(&client, &op).await;
+        let ended = client.installation.tick();
+        responses.extend(ret.clone());
+        calls.push(Call { client: id, op, ret, began, ended });
+    }
+    calls
+}
