@@ -1,0 +1,87 @@
+//! Runs the histories of many seeds, on as many threads as there are cores.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::runtime::{Builder, Runtime};
+
+use super::defects::Defect;
+use super::history::{History, Log};
+use super::switch::Trace;
+
+/// A history that differs from the model.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    pub seed: u64,
+    pub steps: Vec<String>,
+    pub difference: String,
+}
+
+impl Failure {
+    /// The seed, the steps and the difference.
+    pub fn report(&self) -> String {
+        let steps = self.steps.join("\n");
+        format!("PENNON_SIMULATION_SEED={}\n{steps}\n    this step: {}", self.seed, self.difference)
+    }
+}
+
+/// One thread for everything that runs in the background, so that it ends in the order in which it was begun.
+fn runtime() -> Runtime {
+    Builder::new_current_thread().max_blocking_threads(1).enable_time().build().unwrap()
+}
+
+/// Runs one history.
+pub fn run_seed(seed: u64, defect: Option<Defect>, trace: Option<Arc<Trace>>) -> Result<(), Failure> {
+    run_seed_on(&runtime(), seed, defect, trace)
+}
+
+fn run_seed_on(
+    runtime: &Runtime,
+    seed: u64,
+    defect: Option<Defect>,
+    trace: Option<Arc<Trace>>,
+) -> Result<(), Failure> {
+    let log = Log::default();
+    let history = || runtime.block_on(History::new(seed, defect, trace, log.clone()).run());
+    let done = catch_unwind(AssertUnwindSafe(history)).unwrap_or_else(|panic| Err(text_of(&*panic)));
+    done.map_err(|difference| {
+        let steps = log.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        Failure { seed, steps, difference }
+    })
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+}
+
+/// The failure of the lowest seed among those that were run until one failed.
+pub fn first_failure(seeds: std::ops::RangeInclusive<u64>, defect: Option<Defect>) -> Option<Failure> {
+    let (next, last) = (AtomicU64::new(*seeds.start()), *seeds.end());
+    let found: Mutex<Option<Failure>> = Mutex::new(None);
+    let work = || {
+        let runtime = runtime();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed > last || found.lock().unwrap().is_some() {
+                return;
+            }
+            if let Err(failure) = run_seed_on(&runtime, seed, defect, None) {
+                let mut found = found.lock().unwrap();
+                if found.as_ref().is_none_or(|known| failure.seed < known.seed) {
+                    *found = Some(failure);
+                }
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    found.into_inner().unwrap()
+}
