@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use futures::future::{Either, select};
 use pennon_analytics::scan::ScanRequest;
 use pennon_core::store::StoreError;
-use pennon_eventstore::{Event, EventStore, EventStoreError, GRACE_MICROS, MergeMode};
+use pennon_eventstore::{Event, EventStore, EventStoreError, GRACE_MICROS, MergeMode, derive_person_id};
 use uuid::Uuid;
 
 use super::defects::Defect;
@@ -23,6 +23,8 @@ use crate::support::{request, rows, without_arrivals};
 /// Passes between two steps.
 const PAUSE: i64 = 1_000;
 const DAY: i64 = 24 * 60 * MINUTE;
+/// More than the length of a chain of replaced segments.
+const LAST_SWEEPS: usize = 12;
 
 /// The steps so far, for the report of a failure.
 pub type Log = Arc<Mutex<Vec<String>>>;
@@ -44,7 +46,6 @@ pub struct History {
 
 impl History {
     pub fn new(seed: u64, defect: Option<Defect>, trace: Option<Arc<Trace>>, log: Log) -> History {
-        pennon_core::ids::seeded::set(Some(seed));
         let mut installation = Installation::new(seed, defect, trace);
         let processes = [installation.start(), installation.start()];
         let worlds = Worlds::new(defect == Some(Defect::CountedDuplicates));
@@ -198,7 +199,7 @@ impl History {
         for process in 0..2 {
             self.look(process, project).await?;
         }
-        if self.plan.one_in(4) {
+        if self.plan.one_in(6) {
             let processes = self.processes.clone().map(|process| process.events);
             let requested = without_arrivals(&["seen", "bought", "left"], &["k"]);
             let memory = processes[0].query_memory();
@@ -208,7 +209,7 @@ impl History {
             let found = rows(&scan.map_err(|error| format!("a scan in parts: {error}"))?);
             self.keep("a scan in parts", project, &found, |model| model.rows(&requested))?;
         }
-        if self.plan.one_in(5) {
+        if self.plan.one_in(8) {
             let found = queries::calculated(&self.processes[1].events, project).await;
             self.keep("queries", project, &found, queries::expected)?;
         }
@@ -234,9 +235,13 @@ impl History {
         let scan = events.scan(project, &[], &requested).await;
         let found = rows(&scan.map_err(|error| format!("a scan: {error}"))?);
         self.keep("a scan", project, &found, |model| model.rows(&requested))?;
-        let persons = persons(&events, project).await.map_err(|error| format!("persons: {error}"))?;
-        self.keep("persons", project, &persons, Model::persons)?;
         let number = self.plan.below(IDS as u64) as usize;
+        let persons = persons(&events, project, number).await.map_err(|error| format!("persons: {error}"))?;
+        self.keep("persons", project, &persons, |model| {
+            let persons = model.persons();
+            let person = persons[number];
+            (persons, person)
+        })?;
         let subject = events.subject(project, &id(number), &[], None).await;
         let found = subject.map_err(|error| format!("properties: {error}"))?.person.properties;
         self.keep("properties of a person", project, &found, |model| {
@@ -258,23 +263,26 @@ impl History {
     /// A new process compacts, merges and sweeps everything: nothing changes, nothing is damaged, and no object is left over.
     async fn end(mut self) -> Result<(), String> {
         self.processes = [self.installation.start(), self.installation.start()];
-        let advances = [PAUSE, GRACE_MICROS + 2 * MINUTE, GRACE_MICROS + 2 * MINUTE, 40 * DAY, 40 * DAY];
-        for by in advances {
-            self.installation.advance(by);
-            for project in PROJECTS {
-                let operations = [
-                    Operation::CompactBlocks,
-                    Operation::MergeSegments(MergeMode::Fewest),
-                    Operation::Sweep,
-                    Operation::SweepOrphans,
-                    Operation::Check,
-                ];
-                for operation in operations {
-                    self.run_alone(0, project, operation, Fate::Unharmed).await?;
-                }
-                self.check(project).await?;
+        for project in PROJECTS {
+            for operation in [Operation::CompactBlocks, Operation::MergeSegments(MergeMode::Fewest)] {
+                self.run_alone(0, project, operation, Fate::Unharmed).await?;
             }
         }
+        // A sweep removes what the one before left without successors.
+        for _ in 0..LAST_SWEEPS {
+            self.installation.advance(GRACE_MICROS + 2 * MINUTE);
+            for project in PROJECTS {
+                self.run_alone(0, project, Operation::Sweep, Fate::Unharmed).await?;
+            }
+        }
+        self.check_all().await?;
+        for project in PROJECTS {
+            self.installation.advance(40 * DAY);
+            for operation in [Operation::SweepOrphans, Operation::Check] {
+                self.run_alone(0, project, operation, Fate::Unharmed).await?;
+            }
+        }
+        self.check_all().await?;
         for project in PROJECTS {
             let events = &self.processes[1].events;
             let damage = events.damage(project).await.map_err(|error| error.to_string())?;
@@ -291,13 +299,15 @@ impl History {
     }
 }
 
-/// The person of each distinct id.
-async fn persons(events: &EventStore, project: u64) -> Result<Vec<Uuid>, EventStoreError> {
-    let mut persons = Vec::with_capacity(IDS);
-    for number in 0..IDS {
-        persons.push(events.person_of(project, &id(number)).await?);
-    }
-    Ok(persons)
+/// The person of each distinct id, and that of one of them as a lookup gives it.
+async fn persons(
+    events: &EventStore,
+    project: u64,
+    number: usize,
+) -> Result<(Vec<Uuid>, Uuid), EventStoreError> {
+    let canonical = events.canonical_persons(project).await?;
+    let persons = (0..IDS).map(|number| canonical.of(derive_person_id(project, &id(number)))).collect();
+    Ok((persons, events.person_of(project, &id(number)).await?))
 }
 
 /// An error that no lost connection explains.

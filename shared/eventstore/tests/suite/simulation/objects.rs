@@ -101,7 +101,7 @@ impl ObjectCalls {
         is_write: bool,
         effect: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let done = self.switch.call(Call { operation, name: path.as_ref(), is_write }, effect).await;
+        let done = self.switch.call(Call { operation, name: &|| path.to_string(), is_write }, effect).await;
         done.unwrap_or_else(|ConnectionLost| {
             Err(Error::Generic { store: "simulation", source: "no response".into() })
         })

@@ -5,12 +5,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use pennon_core::ids::seeded;
 use tokio::runtime::{Builder, Runtime};
 
 use super::defects::Defect;
 use super::history::{History, Log};
 use super::switch::Trace;
+
+/// The second thread begins once: it would begin with the same random numbers again.
+const LONGER_THAN_A_HISTORY: Duration = Duration::from_secs(3600);
 
 /// A history that differs from the model.
 #[derive(Debug, Clone)]
@@ -28,23 +33,22 @@ impl Failure {
     }
 }
 
-/// One thread for everything that runs in the background, so that it ends in the order in which it was begun.
-fn runtime() -> Runtime {
-    Builder::new_current_thread().max_blocking_threads(1).enable_time().build().unwrap()
+/// A runtime with one more thread, for all that runs in the background, so that it ends in the order in which it was begun. Both have
+/// random numbers of the seed.
+fn runtime(seed: u64) -> Runtime {
+    seeded::set(Some(seed));
+    Builder::new_current_thread()
+        .max_blocking_threads(1)
+        .thread_keep_alive(LONGER_THAN_A_HISTORY)
+        .on_thread_start(move || seeded::set(Some(!seed)))
+        .enable_time()
+        .build()
+        .unwrap()
 }
 
 /// Runs one history.
 pub fn run_seed(seed: u64, defect: Option<Defect>, trace: Option<Arc<Trace>>) -> Result<(), Failure> {
-    run_seed_on(&runtime(), seed, defect, trace)
-}
-
-fn run_seed_on(
-    runtime: &Runtime,
-    seed: u64,
-    defect: Option<Defect>,
-    trace: Option<Arc<Trace>>,
-) -> Result<(), Failure> {
-    let log = Log::default();
+    let (runtime, log) = (runtime(seed), Log::default());
     let history = || runtime.block_on(History::new(seed, defect, trace, log.clone()).run());
     let done = catch_unwind(AssertUnwindSafe(history)).unwrap_or_else(|panic| Err(text_of(&*panic)));
     done.map_err(|difference| {
@@ -63,13 +67,12 @@ pub fn first_failure(seeds: std::ops::RangeInclusive<u64>, defect: Option<Defect
     let (next, last) = (AtomicU64::new(*seeds.start()), *seeds.end());
     let found: Mutex<Option<Failure>> = Mutex::new(None);
     let work = || {
-        let runtime = runtime();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed > last || found.lock().unwrap().is_some() {
                 return;
             }
-            if let Err(failure) = run_seed_on(&runtime, seed, defect, None) {
+            if let Err(failure) = run_seed(seed, defect, None) {
                 let mut found = found.lock().unwrap();
                 if found.as_ref().is_none_or(|known| failure.seed < known.seed) {
                     *found = Some(failure);

@@ -32,7 +32,8 @@ pub struct ConnectionLost;
 /// One call to table or objects.
 pub struct Call<'a> {
     pub operation: &'static str,
-    pub name: &'a str,
+    /// Called only for a trace.
+    pub name: &'a (dyn Fn() -> String + Sync),
     pub is_write: bool,
 }
 
@@ -53,7 +54,7 @@ pub struct Trace {
 impl Trace {
     /// Adds a call of the process with this number.
     fn add(&self, process: usize, call: &Call<'_>) {
-        let line = format!("process {process}: {} {}", call.operation, without_times(call.name));
+        let line = format!("process {process}: {} {}", call.operation, without_times(&(call.name)()));
         self.lines.lock().unwrap().push((call.is_write, line));
     }
 

@@ -96,19 +96,31 @@ impl Rows {
         Ok(0)
     }
 
-    /// Carries out a `BatchWriteItem` of deletions.
-    fn delete_batch(&self, body: &Value) {
+    fn delete(&self, rows: &[(String, Key)]) {
         let mut partitions = self.partitions.lock().unwrap();
-        for (table, requests) in body["RequestItems"].as_object().unwrap() {
-            for request in requests.as_array().unwrap() {
-                let key = &request["DeleteRequest"]["Key"];
-                let text = |name: &str| key[name]["S"].as_str().unwrap().to_owned();
-                if let Some(rows) = partitions.get_mut(&(table.clone(), text("pk"))) {
-                    rows.remove(&text("sk"));
-                }
+        for (table, key) in rows {
+            if let Some(rows) = partitions.get_mut(&(table.clone(), key.pk.clone())) {
+                rows.remove(&key.sk);
             }
         }
     }
+}
+
+/// The tables and keys of a `BatchWriteItem` of deletions.
+fn deleted_rows(body: &Value) -> Vec<(String, Key)> {
+    let mut rows = Vec::new();
+    for (table, requests) in body["RequestItems"].as_object().unwrap() {
+        for request in requests.as_array().unwrap() {
+            let key = &request["DeleteRequest"]["Key"];
+            let text = |name: &str| key[name]["S"].as_str().unwrap();
+            rows.push((table.clone(), Key::new(text("pk"), text("sk"))));
+        }
+    }
+    rows
+}
+
+fn names<'a>(keys: impl IntoIterator<Item = &'a Key>) -> String {
+    keys.into_iter().map(|key| format!("{}/{} ", key.pk, key.sk)).collect()
 }
 
 fn holds(condition: ItemCondition, item: Option<&Attributes>) -> bool {
@@ -135,7 +147,7 @@ fn unavailable(_: ConnectionLost) -> StoreError {
 
 impl LocalBackend for Table {
     fn items(&self, table: &str, keys: &[&Key]) -> Option<Result<Vec<Attributes>, StoreError>> {
-        let name = keys.iter().map(|key| format!("{}/{} ", key.pk, key.sk)).collect::<String>();
+        let name = || names(keys.iter().copied());
         let call = Call { operation: "get", name: &name, is_write: false };
         Some(self.switch.read_at_once(call, || self.rows.items(table, keys)).map_err(unavailable))
     }
@@ -147,7 +159,7 @@ impl LocalBackend for Table {
     ) -> BackendFuture<'_, Result<PartitionPage, StoreError>> {
         let table = table.to_owned();
         Box::pin(async move {
-            let name = format!("{}/{}", range.pk, range.prefix.as_deref().unwrap_or("*"));
+            let name = || format!("{}/{}", range.pk, range.prefix.as_deref().unwrap_or("*"));
             let call = Call { operation: "query", name: &name, is_write: false };
             let page = self.switch.call(call, || self.rows.page(&table, &range)).await;
             Some(page.map_err(unavailable))
@@ -161,8 +173,8 @@ impl LocalBackend for Table {
     ) -> BackendFuture<'_, Result<i64, StoreError>> {
         let table = table.to_owned();
         Box::pin(async move {
-            let name = changes.iter().map(|change| format!("{}/{} ", change.key.pk, change.key.sk));
-            let name = name.collect::<String>();
+            let name =
+                || changes.iter().map(|change| format!("{}/{} ", change.key.pk, change.key.sk)).collect();
             let call = Call { operation: "transact", name: &name, is_write: true };
             let written = self.switch.call(call, || self.rows.transact(&table, &changes)).await;
             Some(written.map_err(unavailable).and_then(|written| written))
@@ -184,9 +196,10 @@ impl HttpConnector for Table {
             let target = request.headers().get("x-amz-target").unwrap_or_default();
             assert!(target.ends_with(".BatchWriteItem"), "{target} is not simulated");
             let body = serde_json::from_slice::<Value>(request.body().bytes().unwrap_or_default()).unwrap();
-            let name = body["RequestItems"].to_string();
+            let rows = deleted_rows(&body);
+            let name = || names(rows.iter().map(|(_, key)| key));
             let call = Call { operation: "delete", name: &name, is_write: true };
-            let (status, text) = match table.switch.call(call, || table.rows.delete_batch(&body)).await {
+            let (status, text) = match table.switch.call(call, || table.rows.delete(&rows)).await {
                 Ok(()) => (200, r#"{"UnprocessedItems":{}}"#),
                 Err(ConnectionLost) => {
                     (400, r#"{"__type":"AccessDeniedException","message":"no connection"}"#)
