@@ -55,7 +55,13 @@ impl Installation {
         let backend: Arc<dyn LocalBackend> = Arc::new(table);
         let objects = Arc::new(ObjectCalls { objects: self.objects.clone(), switch: switch.clone() });
         let (turns_in_all, longest_turn_wait) = (Duration::from_secs(2), Duration::from_millis(1));
-        let settings = Settings { range_rows: 16, turns_in_all, longest_turn_wait, ..Settings::default() };
+        let settings = Settings {
+            range_rows: 16,
+            merge_rows_left: 4,
+            turns_in_all,
+            longest_turn_wait,
+            ..Settings::default()
+        };
         let store = store.with_local_backend(&backend);
         let events = EventStore::with_object_store(store, objects, Duration::from_micros(10), settings);
         Process { events, switch }

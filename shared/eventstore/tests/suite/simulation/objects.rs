@@ -13,8 +13,8 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, Error, GetOptions, GetRange, GetResult, GetResultPayload, ListResult, MultipartUpload,
-    ObjectMeta, ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
 use super::defects::Defect;
@@ -129,12 +129,9 @@ impl ObjectStore for ObjectCalls {
 
     async fn get_opts(&self, path: &Path, options: GetOptions) -> Result<GetResult> {
         let (meta, bytes) = self.call("read", path, false, || self.objects.get(path)).await?;
-        let range = match options.range {
-            None => 0..meta.size,
-            Some(GetRange::Bounded(range)) => range.start..range.end.min(meta.size),
-            Some(GetRange::Offset(start)) => start..meta.size,
-            Some(GetRange::Suffix(length)) => meta.size.saturating_sub(length)..meta.size,
-        };
+        let whole = || Ok(0..meta.size);
+        let range = options.range.map_or_else(whole, |range| range.as_range(meta.size));
+        let range = range.map_err(|error| Error::Generic { store: "simulation", source: error.into() })?;
         let part = cut(&bytes, &range);
         let payload = GetResultPayload::Stream(futures::stream::once(async { Ok(part) }).boxed());
         Ok(GetResult { payload, meta, range, attributes: Default::default(), extensions: Default::default() })

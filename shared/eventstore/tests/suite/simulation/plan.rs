@@ -11,7 +11,7 @@ use super::switch::Fate;
 use super::worlds::PROJECTS;
 
 const DAY: i64 = 24 * 60 * MINUTE;
-/// None of them is near the grace period, because the store adds the time that its work took.
+/// How far the clock moves.
 const ADVANCES: [i64; 5] = [MINUTE, GRACE_MICROS + 2 * MINUTE, 3 * 60 * MINUTE, 26 * 60 * MINUTE, 40 * DAY];
 /// Most events of a batch.
 const BATCH_MAX: u64 = 9;
@@ -55,12 +55,13 @@ const KINDS: [(u64, Kind); 14] = [
 ];
 
 /// Where the events of a batch come from.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Source {
     /// All are new.
     New,
-    /// Some are duplicates.
-    WithDuplicates,
+    /// Some are duplicates, of others than these: which event of two batches at once counts depends on when they arrived, and not on
+    /// when they were acknowledged.
+    WithDuplicates { except: Vec<Uuid> },
 }
 
 /// Draws steps.
@@ -99,7 +100,7 @@ impl Plan {
             14..18 => Step::SendAgain { process },
             choice => {
                 let project = if self.random.one_in(4) { PROJECTS[1] } else { PROJECTS[0] };
-                let operation = self.operation(project, Source::WithDuplicates);
+                let operation = self.operation(project, &Source::WithDuplicates { except: Vec::new() });
                 if choice < 34 {
                     let others = self.others(project, &operation);
                     return Step::RunBeside { process, project, operation, at: self.call(), others };
@@ -112,11 +113,12 @@ impl Plan {
     /// What the other process does meanwhile. Beside an erasure at most one batch of new events: those may be erased or not.
     fn others(&mut self, project: u64, operation: &Operation) -> Vec<(u64, Operation)> {
         let is_erasure = matches!(operation, Operation::Erase(_));
+        let except = operation.events().iter().map(|event| event.uuid).collect();
+        let source = if is_erasure { Source::New } else { Source::WithDuplicates { except } };
         let mut others = Vec::new();
         for _ in 0..=self.random.below(3) {
             let project = if self.random.one_in(8) { PROJECTS[0] } else { project };
-            let source = if is_erasure { Source::New } else { Source::WithDuplicates };
-            let other = self.operation(project, source);
+            let other = self.operation(project, &source);
             let adds_events = |other: &Operation| !other.events().is_empty();
             let is_second = adds_events(&other) && others.iter().any(|(_, known)| adds_events(known));
             if !(is_erasure && is_second) {
@@ -141,7 +143,7 @@ impl Plan {
         }
     }
 
-    fn operation(&mut self, project: u64, source: Source) -> Operation {
+    fn operation(&mut self, project: u64, source: &Source) -> Operation {
         match self.random.weighted(&KINDS) {
             Kind::Capture => Operation::Capture(self.batch(project, source)),
             Kind::Import => Operation::Import(self.imported()),
@@ -174,11 +176,15 @@ impl Plan {
         Uuid::from_u128(self.uuids)
     }
 
-    fn batch(&mut self, project: u64, source: Source) -> Vec<Event> {
+    fn batch(&mut self, project: u64, source: &Source) -> Vec<Event> {
         let mut events = Vec::new();
         for _ in 0..=self.random.below(BATCH_MAX) {
-            let is_duplicate = source == Source::WithDuplicates && self.random.one_in(6);
-            let duplicate = if is_duplicate { self.duplicate(project, &events) } else { None };
+            let duplicate = match source {
+                Source::WithDuplicates { except } if self.random.one_in(6) => {
+                    self.duplicate(project, &events, except)
+                }
+                _ => None,
+            };
             let event = match duplicate {
                 Some(event) => event,
                 None if self.random.one_in(5) => self.merging_event(),
@@ -198,9 +204,10 @@ impl Plan {
     }
 
     /// An event with the uuid of an earlier one, the same or with another content.
-    fn duplicate(&mut self, project: u64, batch: &[Event]) -> Option<Event> {
+    fn duplicate(&mut self, project: u64, batch: &[Event], except: &[Uuid]) -> Option<Event> {
         let earlier = self.acknowledged.iter().filter(|(of, _)| *of == project).map(|(_, event)| event);
-        let known = earlier.chain(batch).cloned().collect::<Vec<_>>();
+        let known = earlier.chain(batch).filter(|event| !except.contains(&event.uuid));
+        let known = known.cloned().collect::<Vec<_>>();
         if known.is_empty() {
             return None;
         }

@@ -1,17 +1,17 @@
 //! Runs the histories of many seeds, on as many threads as there are cores.
 
 use std::any::Any;
+use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use pennon_core::ids::seeded;
 use tokio::runtime::{Builder, Runtime};
 
 use super::defects::Defect;
-use super::history::{History, Log};
+use super::history::{Coverage, History, Log};
 use super::switch::Trace;
 
 /// The second thread begins once: it would begin with the same random numbers again.
@@ -47,12 +47,12 @@ fn runtime(seed: u64) -> Runtime {
 }
 
 /// Runs one history.
-pub fn run_seed(seed: u64, defect: Option<Defect>, trace: Option<Arc<Trace>>) -> Result<(), Failure> {
+pub fn run_seed(seed: u64, defect: Option<Defect>, trace: Option<Arc<Trace>>) -> Result<Coverage, Failure> {
     let (runtime, log) = (runtime(seed), Log::default());
     let history = || runtime.block_on(History::new(seed, defect, trace, log.clone()).run());
     let done = catch_unwind(AssertUnwindSafe(history)).unwrap_or_else(|panic| Err(text_of(&*panic)));
     done.map_err(|difference| {
-        let steps = log.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let steps = log.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Failure { seed, steps, difference }
     })
 }
@@ -62,21 +62,23 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
 }
 
-/// The failure of the lowest seed among those that were run until one failed.
-pub fn first_failure(seeds: std::ops::RangeInclusive<u64>, defect: Option<Defect>) -> Option<Failure> {
+/// What the histories of these seeds reached, or the failure of the lowest seed among those that were run until one failed.
+pub fn run_seeds(seeds: RangeInclusive<u64>, defect: Option<Defect>) -> Result<Coverage, Failure> {
     let (next, last) = (AtomicU64::new(*seeds.start()), *seeds.end());
-    let found: Mutex<Option<Failure>> = Mutex::new(None);
+    let results: Mutex<Result<Coverage, Failure>> = Mutex::new(Ok(Coverage::new()));
     let work = || {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed > last || found.lock().unwrap().is_some() {
+            if seed > last || results.lock().unwrap().is_err() {
                 return;
             }
-            if let Err(failure) = run_seed(seed, defect, None) {
-                let mut found = found.lock().unwrap();
-                if found.as_ref().is_none_or(|known| failure.seed < known.seed) {
-                    *found = Some(failure);
-                }
+            let done = run_seed(seed, defect, None);
+            let mut results = results.lock().unwrap();
+            match (done, &mut *results) {
+                (Ok(reached), Ok(coverage)) => add(coverage, reached),
+                (Err(failure), Err(known)) if known.seed < failure.seed => {}
+                (Err(failure), _) => *results = Err(failure),
+                (Ok(_), Err(_)) => {}
             }
         }
     };
@@ -86,5 +88,11 @@ pub fn first_failure(seeds: std::ops::RangeInclusive<u64>, defect: Option<Defect
             scope.spawn(work);
         }
     });
-    found.into_inner().unwrap()
+    results.into_inner().unwrap()
+}
+
+fn add(coverage: &mut Coverage, reached: Coverage) {
+    for (what, count) in reached {
+        *coverage.entry(what).or_default() += count;
+    }
 }

@@ -39,6 +39,11 @@ impl Worlds {
         Worlds(vec![World { projects, done: 0 }])
     }
 
+    /// How many states are possible.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// All of `effects` happened.
     pub fn apply(&mut self, project: u64, effects: &[Effect]) {
         self.0.iter_mut().for_each(|world| world.apply(project, effects, &BTreeSet::new()));
