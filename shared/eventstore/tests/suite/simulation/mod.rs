@@ -10,14 +10,15 @@
 //! The clock is an argument of every operation and comes from the history. Random numbers of the store come from the seed
 //! (`pennon_core::ids::seeded`). The runtime has one thread, and one for what runs in the background. What is left of the real clock:
 //! `WorkClock` adds the time that work took to names and times of objects, so the simulated clock moves by whole multiples of ten
-//! seconds, which nothing takes; the caches of block partitions and of flag calls last seconds; damage markers, of which a history has none, have the time
-//! at which they were written. None of them changes a result.
+//! seconds, which nothing takes; the caches of block partitions and of flag calls last seconds; damage markers, of which a history
+//! has none, have the time at which they were written. None of them changes a result.
 //!
 //! `turmoil` and `madsim` do not fit. `turmoil` simulates hosts and the network between them for `hyper` and `tonic`; the event store
 //! has no protocol of its own, its seams are calls to a table and to objects. `madsim` replaces tokio and the clients by patched
-//! crates, which the SDK of AWS and `object_store` would have to be built against; the code that is deployed would not be the code that is tested.
+//! crates, which the SDK of AWS and `object_store` would have to be built against: the code that is deployed would not be the code
+//! that is tested.
 //!
-//! `PENNON_SIMULATIONS` is the number of seeds; `PENNON_SIMULATION_SEED` runs one of them again.
+//! `PENNON_SIMULATIONS` is the number of seeds, or a range as `1001-2000`; `PENNON_SIMULATION_SEED` runs one of them again.
 
 mod defects;
 mod history;
@@ -33,6 +34,7 @@ mod switch;
 mod table;
 mod worlds;
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use history::REACHED;
@@ -42,15 +44,24 @@ use switch::Trace;
 /// Seeds of a run of all tests.
 const SEEDS: u64 = 12;
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+fn number(text: &str) -> u64 {
+    text.parse().expect("a number")
+}
+
+/// The seeds that are run.
+fn seeds() -> RangeInclusive<u64> {
+    let Ok(text) = std::env::var("PENNON_SIMULATIONS") else { return 1..=SEEDS };
+    match text.split_once('-') {
+        Some((first, last)) => number(first)..=number(last),
+        None => 1..=number(&text),
+    }
 }
 
 #[test]
 fn histories_equal_the_model() {
-    let result = match number("PENNON_SIMULATION_SEED") {
-        Some(seed) => run_seed(seed, None, None).map(|_| None),
-        None => run_seeds(1..=number("PENNON_SIMULATIONS").unwrap_or(SEEDS), None).map(Some),
+    let result = match std::env::var("PENNON_SIMULATION_SEED") {
+        Ok(seed) => run_seed(number(&seed), None, None).map(|_| None),
+        Err(_) => run_seeds(seeds(), None).map(Some),
     };
     match result {
         Err(failure) => panic!("{}", failure.report()),
