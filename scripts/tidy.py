@@ -23,7 +23,7 @@ MAX_FILE, MAX_FUNCTION = 500, 80
 # Path prefixes that may use the AWS SDK, and that may read the environment.
 SDK_HOMES = (
     "shared/core/src/store/", "shared/core/src/queue.rs", "shared/core/src/invocation.rs", "cli/src/embedded/", "tests/src/faults.rs", "tests/src/calls/", "tests/src/meter.rs",
-    "tests/src/partition_limits.rs",
+    "tests/src/partition_limits.rs", "shared/eventstore/tests/suite/simulation/table.rs",
     "benchmarks/startup/bare/",
 )
 ENV_HOMES = (

@@ -42,8 +42,43 @@ pub fn new_uuid() -> Uuid {
     Uuid::now_v7()
 }
 
+/// A new UUID that says nothing of its time: 122 random bits.
+pub fn new_random_uuid() -> Uuid {
+    let (high, low) = (random_u64(), random_u64());
+    uuid::Builder::from_random_bytes(((u128::from(high) << 64) | u128::from(low)).to_be_bytes()).into_uuid()
+}
+
 fn random_u64() -> u64 {
+    #[cfg(feature = "simulation")]
+    if let Some(number) = seeded::next() {
+        return number;
+    }
     let (high, low) = Uuid::new_v4().as_u64_pair();
     // A version 4 UUID has six fixed bits, four in the upper half and two in the lower: mix them with random ones.
     high.rotate_left(32) ^ low.rotate_left(4)
+}
+
+/// Random numbers of this thread from a seed, so that a simulation can be repeated.
+#[cfg(feature = "simulation")]
+#[doc(hidden)]
+pub mod seeded {
+    use std::cell::Cell;
+
+    thread_local! {
+        static STATE: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+
+    /// From now on this thread has the random numbers of `seed`; real ones with `None`.
+    pub fn set(seed: Option<u64>) {
+        STATE.set(seed);
+    }
+
+    /// The next number (splitmix64); none without a seed.
+    pub(super) fn next() -> Option<u64> {
+        let state = STATE.get()?.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        STATE.set(Some(state));
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Some(mixed ^ (mixed >> 31))
+    }
 }

@@ -26,6 +26,8 @@ const LEAST_MERGED_RANGE_BYTES: u64 = 16 << 20;
 const LEAST_MERGED_BYTES: u64 = 32 << 20;
 const LEAST_INFLATED_BYTES: u64 = 8 << 20;
 const LEAST_BLOCK_BYTES: u64 = 32 << 20;
+/// Rows of a merge log that are not folded into an object: less than a page of the table.
+const MERGE_ROWS_LEFT: usize = 256;
 /// How long a command retries version conflicts.
 const TURNS_IN_ALL: Duration = Duration::from_secs(600);
 /// Longest wait between two retries.
@@ -57,6 +59,8 @@ pub struct Settings {
     pub waiting_bytes: usize,
     /// Most waiting blocks that one query reads.
     pub waiting_blocks: usize,
+    /// Rows of a merge log that are not folded into an object, at least.
+    pub merge_rows_left: usize,
     /// Whether captured blocks insert the rows that wake compaction, for a worker that reads the table's stream.
     pub wakes_compaction: bool,
     /// Write units a second with which compaction deletes the blocks of one partition; `None` without a limit, for tables
@@ -88,6 +92,7 @@ impl Settings {
             waiting_blocks: usize::try_from(bytes / MEMORY_PER_WAITING_BLOCK)
                 .unwrap_or(WAITING_BLOCKS_MAX)
                 .clamp(WAITING_BLOCKS_MIN, WAITING_BLOCKS_MAX),
+            merge_rows_left: MERGE_ROWS_LEFT,
             wakes_compaction: false,
             deleted_units: None,
             turns_in_all: TURNS_IN_ALL,

@@ -128,8 +128,13 @@ impl Persons {
             read_legacy_ids,
             states.clone(),
         ));
-        let log =
-            Arc::new(MergeLog::new(records.clone(), manifests.clone(), objects.clone(), imports.clone()));
+        let log = Arc::new(MergeLog::new(
+            records.clone(),
+            manifests.clone(),
+            objects.clone(),
+            imports.clone(),
+            &storage.settings,
+        ));
         let index = Arc::new(PersonIndex::new(manifests.clone(), imports.clone(), log.clone(), states));
         let profiles = Arc::new(ProfileReader::new(segments.clone()));
         let lookup = Arc::new(PersonLookup::new(

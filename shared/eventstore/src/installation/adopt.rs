@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 
 use pennon_analytics::scan::Micros;
+use pennon_core::ids::new_random_uuid;
 use pennon_core::store::WriteCondition;
 use pennon_core::store::keys::ProjectId;
 use uuid::Uuid;
@@ -53,7 +54,7 @@ impl InstallationCheck {
         let unknown = listed.iter().filter(|name| !known.contains(id_of(name))).cloned().collect::<Vec<_>>();
         objects.move_all(&unknown, |name| format!("{folder}/{name}")).await?;
         self.marks.move_to(&folder).await?;
-        let id = Uuid::new_v4();
+        let id = new_random_uuid();
         self.put_installation(InstallationRow { id, complete: false }, WriteCondition::None).await?;
         self.write_marks(id).await?;
         self.put_installation(InstallationRow { id, complete: true }, WriteCondition::None).await?;

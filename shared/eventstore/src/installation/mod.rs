@@ -12,6 +12,7 @@ mod compatibility;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use pennon_core::ids::new_random_uuid;
 use pennon_core::store::keys::INSTALLATION;
 use pennon_core::store::{Item, PartitionQuery, StoreError, Table, WriteCondition};
 use serde::{Deserialize, Serialize};
@@ -72,7 +73,7 @@ impl InstallationCheck {
             Decision::Complete(id) => id,
             // Of two concurrent claims the first row wins.
             Decision::Claim => {
-                let row = InstallationRow { id: Uuid::new_v4(), complete: false };
+                let row = InstallationRow { id: new_random_uuid(), complete: false };
                 match self.put_installation(row, WriteCondition::Absent).await {
                     Err(EventStoreError::Store(error)) if error.is_condition(0) => {
                         self.installation_row().await?.map_or(row.id, |row| row.id)

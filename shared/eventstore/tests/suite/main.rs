@@ -27,6 +27,7 @@ mod persons;
 mod queued;
 mod read_rounds;
 mod s3;
+mod simulation;
 mod store;
 mod support;
 mod version_conflicts;

@@ -22,7 +22,7 @@ fn sent_part(part: &PartScan) -> PartScan {
 }
 
 /// Scans the parts of `pinned` in turn, each in the process of its number.
-async fn scan_in_parts(
+pub(crate) async fn scan_in_parts(
     processes: &[EventStore],
     pinned: &PinnedScan,
     count: u32,

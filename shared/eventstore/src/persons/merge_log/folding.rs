@@ -20,8 +20,6 @@ use crate::keys;
 use crate::manifest::{EntryKind, FoldedMergesEntry, GRACE_MICROS, Manifest, new_id};
 use crate::time::WorkClock;
 
-/// Rows that are not folded: less than a page of the table.
-const ROWS_LEFT: usize = 256;
 /// One more row may wait per so many folded merges: folding rewrites all of them.
 const MERGES_A_ROW: u64 = 64;
 
@@ -74,7 +72,7 @@ impl MergeLog {
         let Some(folded) = whole(&manifest) else { return Ok(0) };
         let through = folded.map_or(0, |entry| entry.through);
         let rows = self.merges_after(project, through).await?;
-        let left = ROWS_LEFT + (folded.map_or(0, |entry| entry.merges) / MERGES_A_ROW) as usize;
+        let left = self.rows_left + (folded.map_or(0, |entry| entry.merges) / MERGES_A_ROW) as usize;
         let next = rows.first().map(|row| row.number);
         // A gap after the object means that another process folds.
         let last = rows.last().map_or(through, |row| row.number);

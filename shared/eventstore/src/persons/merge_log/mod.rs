@@ -35,6 +35,7 @@ use crate::manifest::ManifestStore;
 use crate::objects::Objects;
 use crate::person_ids::PersonLink;
 use crate::persons::imports::ImportedRecords;
+use crate::settings::Settings;
 
 use append::LogTails;
 pub use append::MERGES_MAX;
@@ -129,6 +130,8 @@ pub(crate) struct MergeLog {
     manifests: Arc<ManifestStore>,
     objects: Objects,
     imports: Arc<ImportedRecords>,
+    /// [`Settings::merge_rows_left`].
+    rows_left: usize,
     tails: LogTails,
 }
 
@@ -138,8 +141,10 @@ impl MergeLog {
         manifests: Arc<ManifestStore>,
         objects: Objects,
         imports: Arc<ImportedRecords>,
+        settings: &Settings,
     ) -> MergeLog {
-        MergeLog { records, manifests, objects, imports, tails: LogTails::default() }
+        let rows_left = settings.merge_rows_left;
+        MergeLog { records, manifests, objects, imports, rows_left, tails: LogTails::default() }
     }
 
     /// Which of `persons` have an identified marker, in order.
