@@ -42,7 +42,7 @@ pub enum KeyRet {
     /// The flag was changed.
     Changed,
     /// The key has another owner.
-    Taken,
+    Exists,
     /// The flags that have the key.
     Flags(Vec<u64>),
 }
@@ -67,7 +67,7 @@ impl SequentialSpec for FlagKeyOwner {
             KeyOp::Create if *self == FlagKeyOwner::Free => *self = FlagKeyOwner::Unknown,
             KeyOp::Take(id) if *self == FlagKeyOwner::Free => *self = FlagKeyOwner::Flag(*id),
             KeyOp::Take(id) if *self == FlagKeyOwner::Flag(*id) => {}
-            KeyOp::Create | KeyOp::Take(_) => return KeyRet::Taken,
+            KeyOp::Create | KeyOp::Take(_) => return KeyRet::Exists,
             KeyOp::Leave(id) | KeyOp::Delete(id) if *self == FlagKeyOwner::Flag(*id) => {
                 *self = FlagKeyOwner::Free
             }
@@ -151,7 +151,7 @@ impl ObjectKind for FlagKey {
             (200, _) => KeyRet::Changed,
             _ => {
                 assert_eq!((&body["code"], &body["attr"]), (&json!("unique"), &json!("key")), "{body}");
-                KeyRet::Taken
+                KeyRet::Exists
             }
         })
     }

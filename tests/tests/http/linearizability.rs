@@ -124,14 +124,14 @@ fn double_ownership_is_found() {
         assert_explained::<FlagKey>(FlagKeyOwner::Free, is_explained, calls);
     };
     let created = call(0, 1, 4, KeyOp::Create, KeyRet::Created(7));
-    check(true, &[created.clone(), call(1, 2, 3, KeyOp::Create, KeyRet::Taken)]);
+    check(true, &[created.clone(), call(1, 2, 3, KeyOp::Create, KeyRet::Exists)]);
     check(false, &[created.clone(), call(1, 2, 3, KeyOp::Create, KeyRet::Created(8))]);
     check(false, &[created.clone(), call(1, 2, 3, KeyOp::Take(8), KeyRet::Changed)]);
     check(false, &[created.clone(), call(1, 5, 6, KeyOp::Read, KeyRet::Flags(vec![7, 8]))]);
     let deleted = call(1, 5, 6, KeyOp::Delete(7), KeyRet::Changed);
     check(true, &[created.clone(), deleted.clone(), call(2, 7, 8, KeyOp::Take(8), KeyRet::Changed)]);
     // The key is free, but it is refused.
-    check(false, &[created, deleted, call(2, 7, 8, KeyOp::Take(8), KeyRet::Taken)]);
+    check(false, &[created, deleted, call(2, 7, 8, KeyOp::Take(8), KeyRet::Exists)]);
 
     let check = |is_explained, calls: &[_]| {
         assert_explained::<RoleAccess>(AccessState::Absent, is_explained, calls);
