@@ -91,20 +91,25 @@ impl CompiledProjectCache {
             .map(|_| cached.project)
     }
 
-    /// The project, if it has this version, which was just read.
-    fn get_at_version(&self, project: ProjectId, number: i64) -> Option<Arc<CompiledProject>> {
+    /// The project, if it has this version, whose read began at `read_at`.
+    fn get_at_version(
+        &self,
+        project: ProjectId,
+        number: i64,
+        read_at: CacheInstant,
+    ) -> Option<Arc<CompiledProject>> {
         let confirm = |cached: &mut CacheEntry| {
             let is_current = cached.project.number == number;
             is_current.then(|| {
-                cached.checked_at = Some(CacheInstant::now());
+                cached.checked_at = Some(read_at);
                 cached.project.clone()
             })
         };
         self.0.projects.update(&project, confirm).flatten()
     }
 
-    fn put(&self, compiled: &Arc<CompiledProject>, bytes: usize) {
-        let entry = CacheEntry { project: compiled.clone(), checked_at: Some(CacheInstant::now()) };
+    fn put(&self, compiled: &Arc<CompiledProject>, bytes: usize, read_at: CacheInstant) {
+        let entry = CacheEntry { project: compiled.clone(), checked_at: Some(read_at) };
         self.0.projects.insert(compiled.settings.id, entry, bytes);
     }
 
@@ -153,13 +158,14 @@ pub async fn open_project(
         }
     };
     let version = |id| vec![keys::project_version(id)];
+    let read_at = CacheInstant::now();
     let (found, waiting_blocks) =
         tokio::join!(tokens.fetch_project_with(&flags.app.store, token, version), prefetch_events);
     let (id, items) = found.map_err(store_unavailable)?.ok_or_else(ApiError::bad_token)?;
     request_metrics::record(|metrics| metrics.set_project(id));
     let waiting_blocks = waiting_blocks.filter(|_| guess == Some(id));
     let version = items.first().map(|item| ProjectVersion::from_item(item.as_ref()));
-    let cached = version.and_then(|version| flags.compiled.get_at_version(id, version.number));
+    let cached = version.and_then(|version| flags.compiled.get_at_version(id, version.number, read_at));
     let project = match cached {
         Some(project) => project,
         None => compile(flags, id).await?,
@@ -171,11 +177,12 @@ pub async fn open_project(
 async fn compile(flags: &Flags, id: ProjectId) -> ApiResult<Arc<CompiledProject>> {
     let _compiling = flags.compiled.0.compiling.lock().await;
     let records = &flags.app.store.records;
+    let read_at = CacheInstant::now();
     let keys_to_read = [keys::project_version(id), keys::project(id)];
     let (items, prefetched) = tokio::join!(records.batch_get(&keys_to_read), prefetch_rows(flags, id));
     let mut items = items.map_err(store_unavailable)?.into_iter();
     let version = ProjectVersion::from_item(items.next().flatten().as_ref());
-    if let Some(cached) = flags.compiled.get_at_version(id, version.number) {
+    if let Some(cached) = flags.compiled.get_at_version(id, version.number, read_at) {
         return Ok(cached);
     }
     let settings =
@@ -201,7 +208,7 @@ async fn compile(flags: &Flags, id: ProjectId) -> ApiResult<Arc<CompiledProject>
         Arc::new(CompiledProject { settings, evaluator, records, cohorts, continuous_flags, number })
     });
     let compiled = compiled.await.map_err(|e| ApiError::internal(&e))?;
-    flags.compiled.put(&compiled, bytes + 1000);
+    flags.compiled.put(&compiled, bytes + 1000, read_at);
     Ok(compiled)
 }
 

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::App;
 use crate::auth::{Access, Caller, InProcessKey, KeyRecord, ProjectPrediction, Scope, hash_key, record_use};
+use crate::clock::CacheInstant;
 use crate::error::{ApiError, ApiResult};
 use crate::http::{Call, CredentialSource};
 use crate::model::{Project, TokenRow};
@@ -58,6 +59,8 @@ struct PresentedKey {
     source: CredentialSource,
     /// Its record, if it is cached, or the key of a request of this process itself.
     cached: Option<Arc<KeyRecord>>,
+    /// Before its record is read: how long a cached one counts as current begins here.
+    read_at: CacheInstant,
 }
 
 /// A project in the list of its organization.
@@ -229,7 +232,7 @@ impl App {
         request_metrics::record(|metrics| metrics.set_key(&hash));
         let in_process = call.extension::<InProcessKey>().map(|key| key.0.clone());
         let cached = in_process.or_else(|| self.keys.get(&hash));
-        Ok(PresentedKey { hash, source: credential.source, cached })
+        Ok(PresentedKey { hash, source: credential.source, cached, read_at: CacheInstant::now() })
     }
 
     /// The caller of a valid key, from the cache or from `key_item`; 401 for an unknown, expired or inactive key.
@@ -249,7 +252,7 @@ impl App {
             return Err(invalid());
         }
         if let Some(item) = fresh_item {
-            self.keys.insert(presented.hash.clone(), key.clone());
+            self.keys.insert(presented.hash.clone(), key.clone(), presented.read_at);
             record_use(&self.store, &self.keys, &presented.hash, item.count, call.now);
         }
         Ok(Caller { key })

@@ -59,11 +59,8 @@ impl KeyCache {
         read_at.is_younger_than(Duration::from_secs(KEY_CACHE_SECONDS)).then_some(record)
     }
 
-    pub(crate) fn insert(&self, hash: String, record: Arc<KeyRecord>) {
-        self.insert_read_at(hash, record, CacheInstant::now());
-    }
-
-    fn insert_read_at(&self, hash: String, record: Arc<KeyRecord>, read_at: CacheInstant) {
+    /// Stores a key whose read began at `read_at`.
+    pub(crate) fn insert(&self, hash: String, record: Arc<KeyRecord>, read_at: CacheInstant) {
         self.0.keys.insert(hash, (record, read_at));
     }
 
@@ -124,8 +121,8 @@ mod tests {
     fn a_key_is_cached_for_less_than_five_seconds() {
         assert_eq!(KEY_CACHE_SECONDS, 5);
         let cache = KeyCache::default();
-        cache.insert_read_at("young".to_owned(), record(), CacheInstant::ago(Duration::from_millis(4_000)));
-        cache.insert_read_at("old".to_owned(), record(), CacheInstant::ago(Duration::from_millis(5_001)));
+        cache.insert("young".to_owned(), record(), CacheInstant::ago(Duration::from_millis(4_000)));
+        cache.insert("old".to_owned(), record(), CacheInstant::ago(Duration::from_millis(5_001)));
         assert!(cache.get("young").is_some());
         assert!(cache.get("old").is_none());
     }
@@ -134,7 +131,7 @@ mod tests {
     fn a_key_is_read_again_after_a_freeze() {
         let cache = KeyCache::default();
         for (name, seconds) in [("short", 4), ("long", 600)] {
-            cache.insert_read_at(
+            cache.insert(
                 name.to_owned(),
                 record(),
                 CacheInstant::before_freeze(Duration::from_secs(seconds)),
@@ -149,7 +146,7 @@ mod tests {
         let cache = KeyCache::default();
         let prediction = ProjectPrediction { project: 1, organizations: Vec::new() };
         for n in 0..2 * CACHED_KEYS_MAX {
-            cache.insert(n.to_string(), record());
+            cache.insert(n.to_string(), record(), CacheInstant::now());
             cache.insert_prediction(&n.to_string(), prediction.clone());
         }
         // Each shard rounds its part of the maximum up.

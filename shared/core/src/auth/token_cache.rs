@@ -73,13 +73,14 @@ impl TokenCache {
         let predicted = self.predict_project(token);
         let mut batch = vec![keys::token(token)];
         batch.extend(predicted.into_iter().flat_map(record_keys));
+        // Before the read: it may take long, and what it read is not younger than its beginning.
+        let read_at = Some(CacheInstant::now());
         let mut items = store.records.batch_get(&batch).await?.into_iter();
         let Some(item) = items.next().flatten() else {
             self.cached.remove(token);
             return Ok(None);
         };
         let project = item.body::<TokenRow>()?.project;
-        let read_at = Some(CacheInstant::now());
         self.cached.insert(token.to_owned(), CachedToken { project, read_at });
         let records = if predicted == Some(project) { items.collect() } else { Vec::new() };
         Ok(Some((project, records)))
