@@ -1,5 +1,7 @@
 //! What clients of SDKs see of a flag: its evaluation, and the definitions that they evaluate themselves.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use stateright::semantics::SequentialSpec;
 
@@ -7,7 +9,7 @@ use super::{Client, ObjectKind, documented};
 use crate::Random;
 
 /// A change of a flag is visible to evaluations within this time (docs/evaluation.md).
-const VISIBLE_AFTER_MILLISECONDS: u64 = 5_000;
+const VISIBLE_AFTER: Duration = Duration::from_secs(5);
 
 /// A flag that is switched on and off while it is evaluated.
 #[derive(Debug)]
@@ -57,15 +59,17 @@ impl ObjectKind for EvaluatedFlag {
             let changed = documented(client.owner("PATCH", &path, on.clone()).await, &[200]);
             if let Some(changed) = changed {
                 let key = changed.json()["key"].as_str().expect("a key").to_owned();
-                // What an evaluation may still see of the time before is no state of the history.
-                client.pass(VISIBLE_AFTER_MILLISECONDS);
                 return EvaluatedFlag { id, key };
             }
         }
     }
 
     fn spec(&self) -> FlagState {
-        FlagState(true)
+        FlagState(false)
+    }
+
+    fn creation() -> Option<(FlagStateOp, bool)> {
+        Some((FlagStateOp::SetActive(true), true))
     }
 
     fn next(&self, _: &[bool], _: u64, random: &mut Random) -> FlagStateOp {
@@ -103,7 +107,7 @@ impl ObjectKind for EvaluatedFlag {
         !matches!(op, FlagStateOp::SetActive(_))
     }
 
-    fn staleness(op: &FlagStateOp) -> u64 {
-        if *op == FlagStateOp::Evaluate { VISIBLE_AFTER_MILLISECONDS } else { 0 }
+    fn staleness(op: &FlagStateOp) -> Duration {
+        if *op == FlagStateOp::Evaluate { VISIBLE_AFTER } else { Duration::ZERO }
     }
 }

@@ -7,8 +7,8 @@
 //! rows and lists after long histories of objects that compete.
 //!
 //! Must stay true:
-//! * time is the number of calls that have begun, [`MILLISECONDS_OF_TICK`] each, and requests carry it; a read that may be late by a
-//!   promised time is the same as one that began so much earlier;
+//! * a tick is a microsecond, and no two are equal; a read that may be late by a promised time is the same as one that began so much
+//!   earlier, because caches age by the same clock;
 //! * a write without a response may have happened or not; a read without one is left out.
 
 mod evaluation;
@@ -21,14 +21,12 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use axum::http::HeaderValue;
-use chrono::{DateTime, TimeDelta, Utc};
-use pennon_core::clock::NOW_HEADER;
 use serde_json::{Value, json};
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
 
-use crate::{Keys, NOW, Random, TestApp, TestResponse};
+use crate::{Keys, Random, TestApp, TestResponse};
 
 pub use evaluation::{EvaluatedFlag, FlagState, FlagStateOp};
 pub use ownership::{AccessOp, AccessRet, AccessState, FlagKey, FlagKeyOwner, KeyOp, KeyRet, RoleAccess};
@@ -36,8 +34,6 @@ pub use persons::{MergedPersons, PersonOp, PersonRet, PersonState};
 pub use records::{FlagFields, FlagOp, FlagRecord, FlagRet, InsightRecord, NameOp, NameState, PersonalKey};
 pub use tiles::{DashboardTiles, TileOp, TileRet, TileState};
 
-/// How far the clock of requests advances with each call.
-const MILLISECONDS_OF_TICK: u64 = 100;
 /// Objects with calls at the same time.
 const OBJECTS_AT_ONCE: usize = 8;
 
@@ -62,9 +58,13 @@ pub trait ObjectKind: Send + Sync + Sized + 'static {
     fn call(&self, client: &Client, op: &Self::Op) -> impl Future<Output = Option<Self::Ret>> + Send;
     /// Whether a call changes nothing.
     fn is_read(op: &Self::Op) -> bool;
-    /// By how many milliseconds a response may be late, as promised.
-    fn staleness(_op: &Self::Op) -> u64 {
-        0
+    /// How late a response may be, as promised.
+    fn staleness(_op: &Self::Op) -> Duration {
+        Duration::ZERO
+    }
+    /// The creation as a call, if what was before it may still be seen.
+    fn creation() -> Option<(Self::Op, Self::Ret)> {
+        None
     }
     /// Removes what later objects have no room beside.
     fn remove(&self, _client: &Client) -> impl Future<Output = ()> + Send {
@@ -75,17 +75,17 @@ pub trait ObjectKind: Send + Sync + Sized + 'static {
 /// The two processes of an installation, and their clock.
 pub struct Installation {
     processes: [TestApp; 2],
-    ticks: AtomicU64,
-    marks: AtomicU64,
-    start: DateTime<Utc>,
+    last_tick: AtomicU64,
+    last_mark: AtomicU64,
+    start: Instant,
 }
 
 impl Installation {
     /// Two processes, of which `app` is one.
     pub fn new(app: TestApp) -> Arc<Installation> {
-        let start = NOW.parse().expect("an instant");
-        let (ticks, marks) = (AtomicU64::new(1), AtomicU64::new(1));
-        Arc::new(Installation { processes: [app.another_process(), app], ticks, marks, start })
+        let (last_tick, last_mark) = (AtomicU64::default(), AtomicU64::default());
+        let processes = [app.another_process(), app];
+        Arc::new(Installation { processes, last_tick, last_mark, start: Instant::now() })
     }
 
     /// What objects require of the workspace.
@@ -98,7 +98,11 @@ impl Installation {
     }
 
     fn tick(&self) -> u64 {
-        self.ticks.fetch_add(1, Ordering::SeqCst)
+        let elapsed = u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let next = |last: u64| elapsed.max(last + 1);
+        let update = |last| Some(next(last));
+        let last = self.last_tick.fetch_update(Ordering::SeqCst, Ordering::SeqCst, update);
+        next(last.unwrap_or_default())
     }
 }
 
@@ -110,19 +114,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// Sends a request as `key` at the present tick.
+    /// Sends a request as `key`.
     pub async fn send(&self, key: &str, method: &str, path: &str, body: Value) -> TestResponse {
-        let ticks = self.installation.ticks.load(Ordering::SeqCst);
-        let elapsed = TimeDelta::milliseconds((ticks * MILLISECONDS_OF_TICK).cast_signed());
-        let now = (self.installation.start + elapsed).to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
-        let mut request = TestApp::request(key, method, path, body);
-        request.headers_mut().insert(NOW_HEADER, HeaderValue::try_from(now).expect("a header"));
-        self.installation.processes[self.process].send(request).await
-    }
-
-    /// Lets this time pass.
-    pub(crate) fn pass(&self, milliseconds: u64) {
-        self.installation.ticks.fetch_add(milliseconds / MILLISECONDS_OF_TICK + 1, Ordering::SeqCst);
+        self.installation.processes[self.process].call(key, method, path, body).await
     }
 
     /// The same as the owner of project 1, below the project's path.
@@ -184,7 +178,7 @@ pub fn is_linearizable<K: ObjectKind>(spec: K::Spec, calls: &[Call<K::Op, K::Ret
         if call.ret.is_none() && K::is_read(&call.op) {
             continue;
         }
-        let late = K::staleness(&call.op) / MILLISECONDS_OF_TICK;
+        let late = u64::try_from(K::staleness(&call.op).as_micros()).unwrap_or(u64::MAX);
         // A client has one call at a time. One that may be late, or has no response, belongs to a client of its own.
         let client = if late > 0 || call.ret.is_none() { (1, number) } else { (0, call.client) };
         events.push((call.began.saturating_sub(late), 0, client, call));
@@ -208,7 +202,7 @@ pub fn is_linearizable<K: ObjectKind>(spec: K::Spec, calls: &[Call<K::Op, K::Ret
 pub fn lines<K: ObjectKind>(calls: &[Call<K::Op, K::Ret>]) -> String {
     let line = |call: &Call<K::Op, K::Ret>| {
         format!(
-            "{:>6} to {:>6}, client {}: {:?} returned {:?}",
+            "{:>9} to {:>9}, client {}: {:?} returned {:?}",
             call.began, call.ended, call.client, call.op, call.ret
         )
     };
@@ -249,14 +243,18 @@ async fn check_object<K: ObjectKind>(
     scale: Scale,
 ) -> Option<String> {
     let maker = Client { installation: installation.clone(), process: 0 };
+    let began = installation.tick();
     let object = Arc::new(K::create(&maker, number).await);
+    let ended = installation.tick();
     let clients = (0..scale.clients).map(|id| {
         let process = usize::try_from(id % 2).unwrap_or_default();
         let client = Client { installation: installation.clone(), process };
         let random = Random::new(seed ^ (number << 20) ^ (id << 8));
         tokio::spawn(make_calls(object.clone(), client, id, scale.calls, random))
     });
-    let mut calls = Vec::new();
+    let creation =
+        K::creation().map(|(op, ret)| Call { client: scale.clients, op, ret: Some(ret), began, ended });
+    let mut calls: Vec<_> = creation.into_iter().collect();
     for client in clients.collect::<Vec<_>>() {
         calls.extend(client.await.expect("the calls of a client"));
     }
@@ -276,7 +274,7 @@ async fn make_calls<K: ObjectKind>(
     let mut calls: Vec<Call<K::Op, K::Ret>> = Vec::new();
     let mut responses = Vec::new();
     for _ in 0..count {
-        let mark = client.installation.marks.fetch_add(1, Ordering::SeqCst);
+        let mark = client.installation.last_mark.fetch_add(1, Ordering::SeqCst);
         let op = object.next(&responses, mark, &mut random);
         let began = client.installation.tick();
         let ret = object.call(&client, &op).await;

@@ -179,8 +179,8 @@ fn merges_that_disappear_and_reads_later_than_promised_are_found() {
     let check =
         |is_explained, calls: &[_]| assert_explained::<EvaluatedFlag>(FlagState(true), is_explained, calls);
     let off = call(0, 1, 2, FlagStateOp::SetActive(false), false);
-    // Five seconds are fifty ticks.
-    check(true, &[off.clone(), call(1, 51, 55, FlagStateOp::Evaluate, true)]);
-    check(false, &[off.clone(), call(1, 53, 55, FlagStateOp::Evaluate, true)]);
+    // Five seconds are five million ticks.
+    check(true, &[off.clone(), call(1, 5_000_001, 5_000_005, FlagStateOp::Evaluate, true)]);
+    check(false, &[off.clone(), call(1, 5_000_003, 5_000_005, FlagStateOp::Evaluate, true)]);
     check(false, &[off, call(1, 3, 5, FlagStateOp::Define, true)]);
 }
