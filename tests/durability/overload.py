@@ -18,7 +18,7 @@ from traffic import (EVALUATION, Evaluations, Memory, event, percentile, request
                      trends)
 
 CLIENTS, WARM_SECONDS, CAPACITY_SECONDS, OVERLOAD_SECONDS = 48, 10, 20, 40
-CONNECTIONS_MAX = 1_500
+CONNECTIONS_MAX, REUSE_SECONDS = 1_500, 50
 STEADY, OVERLOAD = 0.7, 1.5
 # Requests of each class in a hundred.
 MIX = {"evaluation": 50, "capture": 20, "read": 20, "write": 5, "calculation": 5}
@@ -35,7 +35,7 @@ class Traffic:
     def __init__(self, url, insights, random):
         self.host, self.port = urlsplit(url).hostname, urlsplit(url).port
         self.insights, self.random = insights, random
-        self.idle, self.open, self.sent = [], 0, 0
+        self.idle, self.open, self.sent = collections.deque(), 0, 0
         self.classes = [name for name, share in MIX.items() for _ in range(share)]
 
     def next_request(self):
@@ -53,8 +53,12 @@ class Traffic:
 
     async def send(self, request):
         """(status, whether the response has a Retry-After)."""
+        # A server closes connections that were idle for 75 s, perhaps just when a request is sent.
+        while self.idle and time.monotonic() - self.idle[0][2] > REUSE_SECONDS:
+            self.idle.popleft()[1].close()
+            self.open -= 1
         if self.idle:
-            reader, writer = self.idle.pop()
+            reader, writer, _ = self.idle.pop()
         elif self.open >= CONNECTIONS_MAX:
             return "no connection", False
         else:
@@ -79,7 +83,7 @@ class Traffic:
             self.open -= 1
             writer.close()
         else:
-            self.idle.append((reader, writer))
+            self.idle.append((reader, writer, time.monotonic()))
         return int(head.split(b" ", 2)[1]), b"\r\nretry-after:" in head
 
     async def count_one(self, counts):
