@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Changes the engine in one place at a time and looks whether a test fails: scripts/mutants.sh [COUNT [SEED]]
+# Tests the tests of the engine with mutants, which change one place of it each (cargo-mutants): scripts/mutants.sh [COUNT [SEED]]
 #
-# The crates that calculate: filters, flag rules, analytics. Of their mutants every n-th is tried, so that COUNT of them are (300 by default); SEED is the
-# first. Prints the mutants that no test noticed, and their share; fails below 85 % noticed. About a minute for each mutant.
+# Of all mutants of the crates for filters, flag rules and analytics, every n-th is built and tested, so that there are about COUNT of them (300 by
+# default); SEED is the first one. Prints how many the tests caught, and those that they missed; fails if less than 85 % were caught. Takes hours.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ count=${1:-300}
 seed=${2:-0}
 least=85
 packages=(--package pennon-filters --package pennon-flag-rules --package pennon-analytics)
-# What is no rule of the engine: texts for people, and what only other tests see.
+# Without the tests themselves.
 packages+=(--exclude '**/fuzzing.rs' --exclude '**/tests.rs' --exclude '**/tests/**')
 CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 tools=$CARGO_TARGET_DIR/tools
