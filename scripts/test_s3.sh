@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 python=${PYTHON:-.venv/bin/python}
 work=$(mktemp -d)
 port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$python" -m moto.server -H 127.0.0.1 -p "$port" >"$work/log" 2>&1 &
+"$python" tests/cloud/s3_server.py "$port" >"$work/log" 2>&1 &
 server=$!
 trap 'kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
 

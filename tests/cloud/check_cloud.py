@@ -52,8 +52,9 @@ class Bucket:
     """A server with S3's protocol and one bucket with versions, until `stop`."""
 
     def __init__(self, directory):
-        port, log = free_port(), open(Path(directory) / "moto.log", "wb")
-        command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+        self.log = Path(directory) / "moto.log"
+        port, log = free_port(), open(self.log, "wb")
+        command = [sys.executable, Path(__file__).with_name("s3_server.py"), str(port)]
         self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         log.close()
         self.url = f"http://127.0.0.1:{port}"
@@ -73,6 +74,11 @@ class Bucket:
     def stop(self):
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+    def errors(self):
+        """What the server logged last, without its successful requests."""
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if '" 20' not in line]
+        return "\n".join(["the S3 server:", *lines[-60:]])
 
     def versions(self):
         """All versions of all objects."""
@@ -247,6 +253,9 @@ def main():
             assert "first" in cloud.run("keys", "list"), key
             check_import(cloud, directory)
             check_versions(cloud)
+        except BaseException:
+            print(cloud.bucket.errors(), file=sys.stderr)
+            raise
         finally:
             cloud.stop()
     print(f"commands with --cloud work with a profile ({time.monotonic() - began:.0f} s)")

@@ -90,7 +90,7 @@ impl ObjectVersions {
         let options = SignedUrlOptions::default().with_query(query.iter().copied());
         let url = self.s3.signed_url_opts(method.clone(), path, SIGNATURE_TIME, &options).await?;
         let mut request = HttpRequest::new(HttpRequestBody::empty());
-        *request.method_mut() = method;
+        request.method_mut().clone_from(&method);
         *request.uri_mut() = url.as_str().parse().map_err(|error| failed(format!("{error}")))?;
         let response = self.http.execute(request).await.map_err(|error| failed(error.to_string()))?;
         let (parts, body) = response.into_parts();
@@ -100,7 +100,7 @@ impl ObjectVersions {
             return Ok(text);
         }
         let shown = text.chars().take(ERROR_CHARACTERS_MAX).collect::<String>().replace(['\n', '\r'], " ");
-        let source = format!("{} {shown}", parts.status);
+        let source = format!("{method} {path}: {} {shown}", parts.status);
         match parts.status.as_u16() {
             401 | 403 => Err(Error::PermissionDenied {
                 path: format!("{path} (s3:ListBucketVersions and s3:DeleteObjectVersion are needed)"),
