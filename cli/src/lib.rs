@@ -4,6 +4,7 @@ pub mod adopt;
 pub mod allocator;
 pub mod api;
 pub mod args;
+pub mod background_runtime;
 pub mod backup;
 pub mod check;
 pub mod client;

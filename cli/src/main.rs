@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use pennon::allocator::{AllocationProfile, configure_and_reexec};
 use pennon::args::{self, Command};
+use pennon::background_runtime::build_runtime;
 use pennon::private::set_umask;
 use pennon_allocator::{CountingAllocator, thread_bytes};
 use pennon_core::heap;
@@ -41,18 +42,9 @@ fn main() -> ExitCode {
     run(command)
 }
 
-/// Threads that poll requests, for each core. Parsing a large body occupies its thread for as long as it takes; with more threads than
-/// cores the operating system shares the cores, and small requests are not behind large ones. Beside four clients that send
-/// queries of 3.5 MB to two cores the median evaluation of flags took 177 ms with one thread for each core, and 4 ms with four.
-const THREADS_OF_CORE: usize = 4;
-
 fn run(command: Command) -> ExitCode {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS_OF_CORE * cores)
-        .enable_all()
-        .build();
-    match runtime {
+    match build_runtime(cores, || {}) {
         Ok(runtime) => runtime.block_on(run_command(command)),
         Err(error) => {
             eprintln!(

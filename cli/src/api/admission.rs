@@ -4,6 +4,7 @@
 //! In Lambda a function has one request at a time. Here all share the processor, so expensive requests would delay the
 //! evaluation of flags, which is on the path of a page. A class runs a few requests for each core, because more of them only
 //! wait for each other; further requests wait here, where they take no processor time, and are rejected when too many wait.
+//! Those that run do so on threads of a low priority, if there is a [`BackgroundRuntime`](crate::background_runtime).
 //!
 //! Must stay true: evaluation and flag definitions never wait for requests of another class; a rejected request has changed
 //! nothing; the response is a 503 with `Retry-After`; a client that disconnects gives its place back.
@@ -18,7 +19,13 @@ use axum::http::Method;
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use pennon_core::error::{ApiError, ApiResult};
+use pennon_core::function_name::inherit_function_name;
+use pennon_core::request_metrics::inherit_metrics;
+use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::Instrument;
+
+use crate::background_runtime::run_on;
 
 /// The longest wait for a place.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -53,7 +60,7 @@ impl RequestClass {
             RequestClass::Capture => Some((8, 1024)),
             RequestClass::Read => Some((8, 1024)),
             RequestClass::Write => Some((4, 512)),
-            RequestClass::Calculation => Some((32, 256)),
+            RequestClass::Calculation => Some((16, 256)),
         }
     }
 }
@@ -121,6 +128,8 @@ impl Places {
 pub struct Admission {
     classes: Arc<RouteClasses>,
     places: Arc<HashMap<RequestClass, Places>>,
+    /// Where requests of other classes than evaluation run; `None` for the runtime of the connection.
+    runtime: Option<Handle>,
 }
 
 impl Admission {
@@ -132,7 +141,13 @@ impl Admission {
             let (running, waiting) = class.places()?;
             Some((class, Places::new(running * cores, waiting, WAIT_MAX)))
         });
-        Admission { classes: Arc::new(RouteClasses::new()), places: Arc::new(places.collect()) }
+        let (classes, places) = (Arc::new(RouteClasses::new()), Arc::new(places.collect()));
+        Admission { classes, places, runtime: None }
+    }
+
+    /// Runs the requests of other classes than evaluation on `runtime`.
+    pub fn on_runtime(self, runtime: Handle) -> Admission {
+        Admission { runtime: Some(runtime), ..self }
     }
 
     /// Adds the control to `routes`.
@@ -147,10 +162,17 @@ impl Admission {
         let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
         let class = self.classes.class(request.method(), path);
         let Some(places) = self.places.get(&class) else { return next.run(request).await };
-        match places.take().await {
-            Ok(_place) => next.run(request).await,
-            Err(error) => error.into_response(),
-        }
+        let place = match places.take().await {
+            Ok(place) => place,
+            Err(error) => return error.into_response(),
+        };
+        let response = async move {
+            let _place = place;
+            next.run(request).await
+        };
+        let Some(runtime) = &self.runtime else { return response.await };
+        let inherited = inherit_metrics(inherit_function_name(response)).in_current_span();
+        run_on(runtime, inherited).await
     }
 }
 
@@ -158,6 +180,7 @@ impl Admission {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::background_runtime::BackgroundRuntime;
     use axum::body::Body;
     use axum::http::StatusCode;
     use axum::http::header::RETRY_AFTER;
@@ -187,10 +210,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_class_rejects_its_requests_and_no_others() {
+        fill_class(Admission::new(1)).await;
+        let background = BackgroundRuntime::start(1).unwrap();
+        fill_class(Admission::new(1).on_runtime(background.handle().clone())).await;
+    }
+
+    async fn fill_class(admission: Admission) {
         let routes = Router::new()
             .route(FLAGS, get(std::future::pending::<()>))
             .route("/flags/definitions", get(|| async {}));
-        let admission = Admission::new(1);
         let routes = admission.clone().control(routes);
         let (running, waiting) = RequestClass::Read.places().unwrap();
         let send = |path: &str| {
@@ -213,10 +241,11 @@ mod tests {
         for request in occupied {
             assert!(request.await.unwrap_err().is_cancelled());
         }
-        assert_eq!(
-            (reads.running.available_permits(), reads.waiting.available_permits()),
-            (running, waiting)
-        );
+        assert_eq!(reads.waiting.available_permits(), waiting);
+        // A request that ran on another thread ends there.
+        while reads.running.available_permits() < running {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]

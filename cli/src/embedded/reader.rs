@@ -11,7 +11,7 @@
 //! batch, starts on the last commit.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use pennon_core::store::local_backend::{PartitionPage, PartitionRange, from_json};
 use pennon_core::store::{Attributes, Key, StoreError};
@@ -19,7 +19,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 use serde::de::IgnoredAny;
 
-use super::connection::{Mode, open};
+use super::connection::{Mode, lock, open};
 use super::open_files::OpenFiles;
 
 /// DynamoDB's limit on the bytes of a page of a query.
@@ -28,6 +28,8 @@ const PAGE_BYTES_MAX: i64 = 1 << 20;
 const TEXT_PREFIX: &str = "S:";
 /// Items that one statement reads.
 const KEYS_PER_STATEMENT: usize = 8;
+/// Connections that are kept for further reads. Each caches up to 2 MB of the file; a burst of reads opens as many as read at once.
+const IDLE_CONNECTIONS_MAX: usize = 16;
 
 /// Reads items from one SQLite file.
 pub struct FileReader {
@@ -76,14 +78,17 @@ impl FileReader {
 
     /// The result of `read` over an idle connection or a new one. After an error, `None` leaves the request to the database.
     fn with_connection<T>(&self, read: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Option<T> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = lock(&self.idle).pop();
         // If the file was replaced, a new connection would read other data; the database still has the right file open.
         let connection = match idle {
             Some(connection) => connection,
             None => self.files.run_checked(|| open(&self.file, Mode::ReadOnly)).ok()?.ok()?,
         };
         let result = read(&connection).ok()?;
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        let mut idle = lock(&self.idle);
+        if idle.len() < IDLE_CONNECTIONS_MAX {
+            idle.push(connection);
+        }
         Some(result)
     }
 }
@@ -312,6 +317,18 @@ mod tests {
 
     fn name() -> String {
         pennon_core::config::StoreConfig::local().records_table
+    }
+
+    #[tokio::test]
+    async fn a_burst_of_reads_leaves_a_limited_number_of_connections() {
+        let (directory, _embedded) = filled_database().await;
+        let reader = reader(&directory);
+        fn read_nested(reader: &FileReader, depth: usize) -> usize {
+            let deeper = |_: &Connection| Ok(if depth == 0 { 0 } else { 1 + read_nested(reader, depth - 1) });
+            reader.with_connection(deeper).unwrap()
+        }
+        assert_eq!(read_nested(&reader, 40), 40);
+        assert_eq!(lock(&reader.idle).len(), IDLE_CONNECTIONS_MAX);
     }
 
     #[tokio::test]

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use crate::api::{Health, Services, api};
 use crate::args::Serve;
+use crate::background_runtime::BackgroundRuntime;
 use crate::backup;
 use crate::data::{DataDirectory, ServerInfo};
 use crate::embedded::preflight::Thoroughness;
@@ -57,6 +58,10 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
     let installation = services.events.claim_installation().await.map_err(|e| e.to_string())?;
     embedded.count_writes(directory.path())?;
     services.health = Health::new(&directory, &embedded, installation)?;
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    let background_runtime = BackgroundRuntime::start(cores).map_err(|e| e.to_string())?;
+    let background = background_runtime.handle();
+    services.admission = services.admission.on_runtime(background.clone());
     let follower = embedded.follow(keys::JOB_PREFIX).map_err(|e| e.to_string())?;
 
     let info = ServerInfo {
@@ -83,9 +88,10 @@ pub async fn serve(options: &Serve, stop: impl Future<Output = ()>) -> Result<()
     let port = embedded.port(&info.access_key_id);
     let tables = tokio::spawn(connections::serve(table_listener, port, registry.clone(), stopped.clone()));
     let server = tokio::spawn(connections::serve(listener, api(&services), registry, stopped.clone()));
-    let compaction = tokio::spawn(background::run_compaction(services.clone(), stopped.clone()));
-    let cleanup = tokio::spawn(background::run_cleanup(embedded.clone(), services.clone(), stopped.clone()));
-    let jobs = tokio::spawn(calculation_jobs::run_jobs(services.clone(), follower, stopped));
+    let compaction = background.spawn(background::run_compaction(services.clone(), stopped.clone()));
+    let cleanup =
+        background.spawn(background::run_cleanup(embedded.clone(), services.clone(), stopped.clone()));
+    let jobs = background.spawn(calculation_jobs::run_jobs(services.clone(), follower, stopped));
     directory.announce(&info)?;
     banner::warn_if_public(options.host.0);
     banner::print(&info, &directory, &initial_state, options.output.json)?;

@@ -29,9 +29,13 @@ use stateright::semantics::{ConsistencyTester, LinearizabilityTester, Sequential
 use crate::{Keys, Random, TestApp, TestResponse};
 
 pub use evaluation::{EvaluatedFlag, FlagState, FlagStateOp};
-pub use ownership::{AccessOp, AccessRet, AccessState, FlagKey, FlagKeyOwner, KeyOp, KeyRet, RoleAccess};
+pub use ownership::{
+    AccessOp, AccessRet, AccessState, FlagKey, FlagKeyOp, FlagKeyOwner, FlagKeyRet, RoleAccess,
+};
 pub use persons::{MergedPersons, PersonOp, PersonRet, PersonState};
-pub use records::{FlagFields, FlagOp, FlagRecord, FlagRet, InsightRecord, NameOp, NameState, PersonalKey};
+pub use records::{
+    FlagFields, FlagOp, FlagRecord, FlagRet, InsightRecord, PersonalKey, RecordOp, RecordState,
+};
 pub use tiles::{DashboardTiles, TileOp, TileRet, TileState};
 
 /// Objects with calls at the same time.

@@ -21,7 +21,7 @@ pub struct FlagKey {
 
 /// A call about the key.
 #[derive(Debug, Clone, PartialEq)]
-pub enum KeyOp {
+pub enum FlagKeyOp {
     /// Create a flag with the key.
     Create,
     /// Give a flag the key.
@@ -36,7 +36,7 @@ pub enum KeyOp {
 
 /// The response.
 #[derive(Debug, Clone, PartialEq)]
-pub enum KeyRet {
+pub enum FlagKeyRet {
     /// The flag was created.
     Created(u64),
     /// The flag was changed.
@@ -59,36 +59,40 @@ pub enum FlagKeyOwner {
 }
 
 impl SequentialSpec for FlagKeyOwner {
-    type Op = KeyOp;
-    type Ret = KeyRet;
+    type Op = FlagKeyOp;
+    type Ret = FlagKeyRet;
 
-    fn invoke(&mut self, op: &KeyOp) -> KeyRet {
+    fn invoke(&mut self, op: &FlagKeyOp) -> FlagKeyRet {
         match op {
-            KeyOp::Create if *self == FlagKeyOwner::Free => *self = FlagKeyOwner::Unknown,
-            KeyOp::Take(id) if *self == FlagKeyOwner::Free => *self = FlagKeyOwner::Flag(*id),
-            KeyOp::Take(id) if *self == FlagKeyOwner::Flag(*id) => {}
-            KeyOp::Create | KeyOp::Take(_) => return KeyRet::Exists,
-            KeyOp::Leave(id) | KeyOp::Delete(id) if *self == FlagKeyOwner::Flag(*id) => {
+            FlagKeyOp::Create if *self == FlagKeyOwner::Free => *self = FlagKeyOwner::Unknown,
+            FlagKeyOp::Take(id) if *self == FlagKeyOwner::Free => *self = FlagKeyOwner::Flag(*id),
+            FlagKeyOp::Take(id) if *self == FlagKeyOwner::Flag(*id) => {}
+            FlagKeyOp::Create | FlagKeyOp::Take(_) => return FlagKeyRet::Exists,
+            FlagKeyOp::Leave(id) | FlagKeyOp::Delete(id) if *self == FlagKeyOwner::Flag(*id) => {
                 *self = FlagKeyOwner::Free
             }
-            KeyOp::Leave(_) | KeyOp::Delete(_) => {}
-            KeyOp::Read => {
+            FlagKeyOp::Leave(_) | FlagKeyOp::Delete(_) => {}
+            FlagKeyOp::Read => {
                 return match self {
-                    FlagKeyOwner::Flag(id) => KeyRet::Flags(vec![*id]),
-                    FlagKeyOwner::Free | FlagKeyOwner::Unknown => KeyRet::Flags(Vec::new()),
+                    FlagKeyOwner::Flag(id) => FlagKeyRet::Flags(vec![*id]),
+                    FlagKeyOwner::Free | FlagKeyOwner::Unknown => FlagKeyRet::Flags(Vec::new()),
                 };
             }
         }
-        KeyRet::Changed
+        FlagKeyRet::Changed
     }
 
-    fn is_valid_step(&mut self, op: &KeyOp, ret: &KeyRet) -> bool {
+    fn is_valid_step(&mut self, op: &FlagKeyOp, ret: &FlagKeyRet) -> bool {
         match (op, ret, *self) {
-            (KeyOp::Create, KeyRet::Created(id), FlagKeyOwner::Free) => *self = FlagKeyOwner::Flag(*id),
-            (KeyOp::Read, KeyRet::Flags(ids), FlagKeyOwner::Unknown) if ids.len() == 1 => {
+            (FlagKeyOp::Create, FlagKeyRet::Created(id), FlagKeyOwner::Free) => {
+                *self = FlagKeyOwner::Flag(*id)
+            }
+            (FlagKeyOp::Read, FlagKeyRet::Flags(ids), FlagKeyOwner::Unknown) if ids.len() == 1 => {
                 *self = FlagKeyOwner::Flag(ids[0]);
             }
-            (KeyOp::Create, KeyRet::Created(_), _) | (KeyOp::Read, _, FlagKeyOwner::Unknown) => return false,
+            (FlagKeyOp::Create, FlagKeyRet::Created(_), _) | (FlagKeyOp::Read, _, FlagKeyOwner::Unknown) => {
+                return false;
+            }
             _ => return self.invoke(op) == *ret,
         }
         true
@@ -97,8 +101,8 @@ impl SequentialSpec for FlagKeyOwner {
 
 impl ObjectKind for FlagKey {
     const NAME: &'static str = "key of flags";
-    type Op = KeyOp;
-    type Ret = KeyRet;
+    type Op = FlagKeyOp;
+    type Ret = FlagKeyRet;
     type Spec = FlagKeyOwner;
 
     async fn create(client: &Client, number: u64) -> FlagKey {
@@ -113,31 +117,31 @@ impl ObjectKind for FlagKey {
         FlagKeyOwner::Free
     }
 
-    fn next(&self, responses: &[KeyRet], _: u64, random: &mut Random) -> KeyOp {
+    fn next(&self, responses: &[FlagKeyRet], _: u64, random: &mut Random) -> FlagKeyOp {
         let created = responses.iter().rev().find_map(|ret| match ret {
-            KeyRet::Created(id) => Some(*id),
+            FlagKeyRet::Created(id) => Some(*id),
             _ => None,
         });
         let spare = *random.pick(&self.spares);
         match (random.below(10), created) {
-            (0..2, _) => KeyOp::Read,
-            (2..4, _) => KeyOp::Take(spare),
-            (4..6, _) => KeyOp::Leave(spare),
-            (6..8, Some(id)) => KeyOp::Delete(id),
-            _ => KeyOp::Create,
+            (0..2, _) => FlagKeyOp::Read,
+            (2..4, _) => FlagKeyOp::Take(spare),
+            (4..6, _) => FlagKeyOp::Leave(spare),
+            (6..8, Some(id)) => FlagKeyOp::Delete(id),
+            _ => FlagKeyOp::Create,
         }
     }
 
-    async fn call(&self, client: &Client, op: &KeyOp) -> Option<KeyRet> {
+    async fn call(&self, client: &Client, op: &FlagKeyOp) -> Option<FlagKeyRet> {
         let one = |id: &u64| format!("feature_flags/{id}/");
         let response = match op {
-            KeyOp::Create => client.owner("POST", "feature_flags/", json!({"key": self.key})).await,
-            KeyOp::Take(id) => client.owner("PATCH", &one(id), json!({"key": self.key})).await,
-            KeyOp::Leave(id) => {
+            FlagKeyOp::Create => client.owner("POST", "feature_flags/", json!({"key": self.key})).await,
+            FlagKeyOp::Take(id) => client.owner("PATCH", &one(id), json!({"key": self.key})).await,
+            FlagKeyOp::Leave(id) => {
                 client.owner("PATCH", &one(id), json!({"key": format!("{}-{id}", self.key)})).await
             }
-            KeyOp::Delete(id) => client.owner("PATCH", &one(id), json!({"deleted": true})).await,
-            KeyOp::Read => {
+            FlagKeyOp::Delete(id) => client.owner("PATCH", &one(id), json!({"deleted": true})).await,
+            FlagKeyOp::Read => {
                 client
                     .owner("GET", &format!("feature_flags/?limit=10&search={}", self.key), Value::Null)
                     .await
@@ -146,18 +150,18 @@ impl ObjectKind for FlagKey {
         let response = documented(response, &[200, 201, 400])?;
         let body = response.json();
         Some(match (response.status.as_u16(), op) {
-            (201, _) => KeyRet::Created(body["id"].as_u64().expect("an id")),
-            (200, KeyOp::Read) => KeyRet::Flags(self.owners(&body)),
-            (200, _) => KeyRet::Changed,
+            (201, _) => FlagKeyRet::Created(body["id"].as_u64().expect("an id")),
+            (200, FlagKeyOp::Read) => FlagKeyRet::Flags(self.owners(&body)),
+            (200, _) => FlagKeyRet::Changed,
             _ => {
                 assert_eq!((&body["code"], &body["attr"]), (&json!("unique"), &json!("key")), "{body}");
-                KeyRet::Exists
+                FlagKeyRet::Exists
             }
         })
     }
 
-    fn is_read(op: &KeyOp) -> bool {
-        *op == KeyOp::Read
+    fn is_read(op: &FlagKeyOp) -> bool {
+        *op == FlagKeyOp::Read
     }
 }
 

@@ -123,7 +123,7 @@ impl ObjectKind for FlagRecord {
 
 /// An insight or an API key: a name, until it is deleted.
 #[derive(Debug, Clone, PartialEq)]
-pub enum NameOp {
+pub enum RecordOp {
     /// Read it.
     Read,
     /// Set its name; restores an insight.
@@ -137,39 +137,39 @@ pub type NameRet = Option<String>;
 
 /// The name of a record, and whether a change of a deleted one restores it.
 #[derive(Debug, Clone)]
-pub struct NameState {
+pub struct RecordState {
     name: NameRet,
     is_restored: bool,
 }
 
-impl NameState {
+impl RecordState {
     /// The state of a new record.
-    pub fn new(name: &str, is_restored: bool) -> NameState {
-        NameState { name: Some(name.to_owned()), is_restored }
+    pub fn new(name: &str, is_restored: bool) -> RecordState {
+        RecordState { name: Some(name.to_owned()), is_restored }
     }
 }
 
-impl SequentialSpec for NameState {
-    type Op = NameOp;
+impl SequentialSpec for RecordState {
+    type Op = RecordOp;
     type Ret = NameRet;
 
-    fn invoke(&mut self, op: &NameOp) -> NameRet {
+    fn invoke(&mut self, op: &RecordOp) -> NameRet {
         match op {
-            NameOp::Rename(mark) if self.is_restored || self.name.is_some() => {
+            RecordOp::Rename(mark) if self.is_restored || self.name.is_some() => {
                 self.name = Some(mark.to_string())
             }
-            NameOp::Delete => self.name = None,
-            NameOp::Read | NameOp::Rename(_) => {}
+            RecordOp::Delete => self.name = None,
+            RecordOp::Read | RecordOp::Rename(_) => {}
         }
         self.name.clone()
     }
 }
 
-fn next_name(mark: u64, random: &mut Random, deletes: u64) -> NameOp {
+fn next_name(mark: u64, random: &mut Random, deletes: u64) -> RecordOp {
     match random.below(100) {
-        one if one < deletes => NameOp::Delete,
-        one if one < 50 => NameOp::Read,
-        _ => NameOp::Rename(mark),
+        one if one < deletes => RecordOp::Delete,
+        one if one < 50 => RecordOp::Read,
+        _ => RecordOp::Rename(mark),
     }
 }
 
@@ -179,9 +179,9 @@ pub struct InsightRecord(u64);
 
 impl ObjectKind for InsightRecord {
     const NAME: &'static str = "insight";
-    type Op = NameOp;
+    type Op = RecordOp;
     type Ret = NameRet;
-    type Spec = NameState;
+    type Spec = RecordState;
 
     async fn create(client: &Client, _: u64) -> InsightRecord {
         let query = json!({"kind": "TrendsQuery", "series": [{"kind": "EventsNode", "event": "seen"}]});
@@ -189,30 +189,30 @@ impl ObjectKind for InsightRecord {
         InsightRecord(insight["id"].as_u64().expect("an id"))
     }
 
-    fn spec(&self) -> NameState {
-        NameState::new("0", true)
+    fn spec(&self) -> RecordState {
+        RecordState::new("0", true)
     }
 
-    fn next(&self, _: &[NameRet], mark: u64, random: &mut Random) -> NameOp {
+    fn next(&self, _: &[NameRet], mark: u64, random: &mut Random) -> RecordOp {
         next_name(mark, random, 20)
     }
 
-    async fn call(&self, client: &Client, op: &NameOp) -> Option<NameRet> {
+    async fn call(&self, client: &Client, op: &RecordOp) -> Option<NameRet> {
         let path = format!("insights/{}/", self.0);
         let response = match op {
-            NameOp::Read => client.owner("GET", &format!("{path}?basic=true"), Value::Null).await,
-            NameOp::Rename(mark) => {
+            RecordOp::Read => client.owner("GET", &format!("{path}?basic=true"), Value::Null).await,
+            RecordOp::Rename(mark) => {
                 client.owner("PATCH", &path, json!({"name": mark.to_string(), "deleted": false})).await
             }
-            NameOp::Delete => client.owner("PATCH", &path, json!({"deleted": true})).await,
+            RecordOp::Delete => client.owner("PATCH", &path, json!({"deleted": true})).await,
         };
         let response = documented(response, &[200, 404])?;
-        let is_gone = response.status == 404 || *op == NameOp::Delete;
+        let is_gone = response.status == 404 || *op == RecordOp::Delete;
         Some((!is_gone).then(|| response.json()["name"].as_str().expect("a name").to_owned()))
     }
 
-    fn is_read(op: &NameOp) -> bool {
-        *op == NameOp::Read
+    fn is_read(op: &RecordOp) -> bool {
+        *op == RecordOp::Read
     }
 }
 
@@ -227,9 +227,9 @@ const KEYS: &str = "/api/personal_api_keys/";
 
 impl ObjectKind for PersonalKey {
     const NAME: &'static str = "API key";
-    type Op = NameOp;
+    type Op = RecordOp;
     type Ret = NameRet;
-    type Spec = NameState;
+    type Spec = RecordState;
 
     async fn create(client: &Client, number: u64) -> PersonalKey {
         for attempt in 0.. {
@@ -247,20 +247,20 @@ impl ObjectKind for PersonalKey {
         unreachable!("attempts do not end")
     }
 
-    fn spec(&self) -> NameState {
-        NameState::new(&self.first_label, false)
+    fn spec(&self) -> RecordState {
+        RecordState::new(&self.first_label, false)
     }
 
-    fn next(&self, _: &[NameRet], mark: u64, random: &mut Random) -> NameOp {
+    fn next(&self, _: &[NameRet], mark: u64, random: &mut Random) -> RecordOp {
         next_name(mark, random, 6)
     }
 
-    async fn call(&self, client: &Client, op: &NameOp) -> Option<NameRet> {
+    async fn call(&self, client: &Client, op: &RecordOp) -> Option<NameRet> {
         let path = format!("{KEYS}{}/", self.id);
         let (method, body) = match op {
-            NameOp::Read => ("GET", Value::Null),
-            NameOp::Rename(mark) => ("PATCH", json!({"label": mark.to_string()})),
-            NameOp::Delete => ("DELETE", Value::Null),
+            RecordOp::Read => ("GET", Value::Null),
+            RecordOp::Rename(mark) => ("PATCH", json!({"label": mark.to_string()})),
+            RecordOp::Delete => ("DELETE", Value::Null),
         };
         let response =
             documented(client.send(crate::Keys::OWNER, method, &path, body).await, &[200, 204, 404])?;
@@ -268,12 +268,12 @@ impl ObjectKind for PersonalKey {
         Some(is_shown.then(|| response.json()["label"].as_str().expect("a label").to_owned()))
     }
 
-    fn is_read(op: &NameOp) -> bool {
-        *op == NameOp::Read
+    fn is_read(op: &RecordOp) -> bool {
+        *op == RecordOp::Read
     }
 
     async fn remove(&self, client: &Client) {
         // A user has at most a hundred.
-        while self.call(client, &NameOp::Delete).await.is_none() {}
+        while self.call(client, &RecordOp::Delete).await.is_none() {}
     }
 }

@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 
 use pennon_tests::history_run::{assert_no_findings, seed};
 use pennon_tests::linearizability::{
-    AccessOp, AccessRet, AccessState, Call, DashboardTiles, EvaluatedFlag, FlagFields, FlagKey, FlagKeyOwner,
-    FlagOp, FlagRecord, FlagRet, FlagState, FlagStateOp, InsightRecord, Installation, KeyOp, KeyRet,
-    MergedPersons, NameOp, NameState, ObjectKind, PersonOp, PersonRet, PersonState, PersonalKey, RoleAccess,
-    Scale, TileOp, TileRet, TileState, is_linearizable, run,
+    AccessOp, AccessRet, AccessState, Call, DashboardTiles, EvaluatedFlag, FlagFields, FlagKey, FlagKeyOp,
+    FlagKeyOwner, FlagKeyRet, FlagOp, FlagRecord, FlagRet, FlagState, FlagStateOp, InsightRecord,
+    Installation, MergedPersons, ObjectKind, PersonOp, PersonRet, PersonState, PersonalKey, RecordOp,
+    RecordState, RoleAccess, Scale, TileOp, TileRet, TileState, is_linearizable, run,
 };
 use pennon_tests::{Faults, TestApp, history_run};
 
@@ -123,15 +123,15 @@ fn double_ownership_is_found() {
     let check = |is_explained, calls: &[_]| {
         assert_explained::<FlagKey>(FlagKeyOwner::Free, is_explained, calls);
     };
-    let created = call(0, 1, 4, KeyOp::Create, KeyRet::Created(7));
-    check(true, &[created.clone(), call(1, 2, 3, KeyOp::Create, KeyRet::Exists)]);
-    check(false, &[created.clone(), call(1, 2, 3, KeyOp::Create, KeyRet::Created(8))]);
-    check(false, &[created.clone(), call(1, 2, 3, KeyOp::Take(8), KeyRet::Changed)]);
-    check(false, &[created.clone(), call(1, 5, 6, KeyOp::Read, KeyRet::Flags(vec![7, 8]))]);
-    let deleted = call(1, 5, 6, KeyOp::Delete(7), KeyRet::Changed);
-    check(true, &[created.clone(), deleted.clone(), call(2, 7, 8, KeyOp::Take(8), KeyRet::Changed)]);
+    let created = call(0, 1, 4, FlagKeyOp::Create, FlagKeyRet::Created(7));
+    check(true, &[created.clone(), call(1, 2, 3, FlagKeyOp::Create, FlagKeyRet::Exists)]);
+    check(false, &[created.clone(), call(1, 2, 3, FlagKeyOp::Create, FlagKeyRet::Created(8))]);
+    check(false, &[created.clone(), call(1, 2, 3, FlagKeyOp::Take(8), FlagKeyRet::Changed)]);
+    check(false, &[created.clone(), call(1, 5, 6, FlagKeyOp::Read, FlagKeyRet::Flags(vec![7, 8]))]);
+    let deleted = call(1, 5, 6, FlagKeyOp::Delete(7), FlagKeyRet::Changed);
+    check(true, &[created.clone(), deleted.clone(), call(2, 7, 8, FlagKeyOp::Take(8), FlagKeyRet::Changed)]);
     // The key is free, but it is refused.
-    check(false, &[created, deleted, call(2, 7, 8, KeyOp::Take(8), KeyRet::Exists)]);
+    check(false, &[created, deleted, call(2, 7, 8, FlagKeyOp::Take(8), FlagKeyRet::Exists)]);
 
     let check = |is_explained, calls: &[_]| {
         assert_explained::<RoleAccess>(AccessState::Absent, is_explained, calls);
@@ -149,13 +149,13 @@ fn double_ownership_is_found() {
 #[test]
 fn records_that_come_back_and_tiles_of_one_side_are_found() {
     let name = |text: &str| Some(text.to_owned());
-    let deleted = call(0, 1, 2, NameOp::Delete, Some(None));
-    let renamed = call(1, 3, 4, NameOp::Rename(5), Some(name("5")));
+    let deleted = call(0, 1, 2, RecordOp::Delete, Some(None));
+    let renamed = call(1, 3, 4, RecordOp::Rename(5), Some(name("5")));
     let calls = [deleted.clone(), renamed];
-    assert_explained::<InsightRecord>(NameState::new("0", true), true, &calls);
-    assert_explained::<PersonalKey>(NameState::new("0", false), false, &calls);
-    let calls = [deleted, call(1, 3, 4, NameOp::Read, Some(name("0")))];
-    assert_explained::<InsightRecord>(NameState::new("0", true), false, &calls);
+    assert_explained::<InsightRecord>(RecordState::new("0", true), true, &calls);
+    assert_explained::<PersonalKey>(RecordState::new("0", false), false, &calls);
+    let calls = [deleted, call(1, 3, 4, RecordOp::Read, Some(name("0")))];
+    assert_explained::<InsightRecord>(RecordState::new("0", true), false, &calls);
 
     let put = call(0, 1, 2, TileOp::Put([true, false]), TileRet::Insight([true, false]));
     let seen = |at, on| [put.clone(), call(1, 3, 4, TileOp::OfDashboard(at), TileRet::Dashboard(on))];

@@ -74,9 +74,9 @@ impl Calculator {
     ) -> ApiResult<PeoplePage> {
         let cancellation = CancellationGuard::until(deadline);
         let work = Box::pin(async {
-            let finals = self.events.canonical_persons(project.id).await.map_err(event_store_error)?;
             let mut found_by_id: Vec<Uuid> = Vec::new();
             if let Some(search) = &filter.search {
+                let finals = self.events.canonical_persons(project.id).await.map_err(event_store_error)?;
                 found_by_id.push(finals.of(derive_person_id(project.id, search)));
                 found_by_id.extend(search.parse().ok().map(|id| finals.of(id)));
             }
