@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::http::Request;
+use pennon_core::auth::{delete_key, hash_key};
 use pennon_tests::{Keys, TestApp};
 use serde_json::{Value, json};
 
@@ -37,9 +38,19 @@ fn is_open(path: &str) -> bool {
         || path.starts_with("/ofrep/")
 }
 
+/// A key that has expired, one that was revoked after its use, and one that no user ever had.
+const INVALID_KEYS: [&str; 3] = ["phx_expired_key_0123456789", "phx_revoked_key_0123456789", "phx_unknown"];
+
 #[tokio::test]
 async fn every_guarded_route_distinguishes_missing_and_wrong_keys() {
-    let app = TestApp::new().await;
+    let key = |label: &str, value: &str, end: Value| json!({"label": label, "user": "owner@example.com", "scopes": ["*"], "value": value, "expires_at": end});
+    let [expired, revoked, _] = INVALID_KEYS;
+    let keys = [key("a", expired, json!("2026-01-05T09:59:59Z")), key("b", revoked, Value::Null)];
+    let app = TestApp::with(json!({"keys": keys})).await;
+    app.call(revoked, "GET", "/api/users/@me/", Value::Null).await.expect(200);
+    app.services.app.keys.wait_for_background_writes().await;
+    delete_key(&app.services.app.store.records, &hash_key(revoked)).await.unwrap();
+    app.services.app.keys.clear();
     let routes = guarded_routes();
     assert!(routes.len() >= 30, "{} routes", routes.len());
     for (method, path) in routes {
@@ -48,14 +59,16 @@ async fn every_guarded_route_distinguishes_missing_and_wrong_keys() {
             assert_eq!(none.status, 401, "{method} {path}: {}", none.text);
             assert_eq!(none.json()["code"], "not_authenticated", "{method} {path}");
             assert_eq!(none.header("www-authenticate"), "Bearer");
-            let wrong = app.call("phx_unknown", &method, &path, json!({})).await;
-            wrong.expect_error(
-                401,
-                "authentication_error",
-                "authentication_failed",
-                "Personal API key found in request Authorization header is invalid.",
-                None,
-            );
+            for key in INVALID_KEYS {
+                let wrong = app.call(key, &method, &path, json!({})).await;
+                wrong.expect_error(
+                    401,
+                    "authentication_error",
+                    "authentication_failed",
+                    "Personal API key found in request Authorization header is invalid.",
+                    None,
+                );
+            }
         }
     }
 }

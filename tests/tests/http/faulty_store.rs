@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 
 /// Seeds that share one installation, each in its own project.
 const SEEDS_OF_INSTALLATION: usize = 100;
-/// Clients that make calls at the same time.
+/// Installations at the same time. A database runs one call at a time, so one installation keeps one core busy.
+const INSTALLATIONS: usize = 2;
+/// Clients of an installation that make calls at the same time.
 const CLIENTS: usize = 32;
 /// The number of the first project.
 const FIRST_PROJECT: u64 = 1000;
@@ -79,16 +81,22 @@ async fn check_rows(app: &TestApp, outcomes: &[Outcome]) {
     panic!("PENNON_FAULT_SEED={seed:?} repeats this failure: {}\n{log}", lines.join("\n"));
 }
 
+/// Makes the calls of all seeds over one installation, and checks its rows afterwards.
+async fn run_all(seeds: Vec<u64>) -> Vec<Outcome> {
+    let app = Arc::new(installation(&seeds).await);
+    let runs = seeds.iter().map(|seed| run(app.clone(), *seed)).collect::<Vec<_>>();
+    let outcomes: Vec<Outcome> = futures::stream::iter(runs).buffer_unordered(CLIENTS).collect().await;
+    check_rows(&app, &outcomes).await;
+    outcomes
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn generated_calls_over_a_failing_store() {
     let seeds = seeds();
     let (mut statuses, mut faults) = (BTreeMap::<u16, usize>::new(), BTreeMap::<Fault, usize>::new());
-    for seeds in seeds.chunks(SEEDS_OF_INSTALLATION) {
-        let app = Arc::new(installation(seeds).await);
-        let runs = seeds.iter().map(|seed| run(app.clone(), *seed));
-        let outcomes: Vec<Outcome> =
-            futures::stream::iter(runs.collect::<Vec<_>>()).buffer_unordered(CLIENTS).collect().await;
-        check_rows(&app, &outcomes).await;
+    let runs = seeds.chunks(SEEDS_OF_INSTALLATION).map(|seeds| run_all(seeds.to_vec()));
+    let mut runs = futures::stream::iter(runs.collect::<Vec<_>>()).buffer_unordered(INSTALLATIONS);
+    while let Some(outcomes) = runs.next().await {
         let mut ids = BTreeSet::new();
         for outcome in outcomes {
             for (kind, id) in outcome.session.ids() {
