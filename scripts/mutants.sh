@@ -30,7 +30,7 @@ echo "every ${shards}th of $all mutants, from the $((seed % shards))th"
 mkdir -p "$out"
 status=0
 cargo mutants "${packages[@]}" --shard "$((seed % shards))/$shards" --sharding round-robin --output "$out" \
-    --timeout 300 --minimum-test-timeout 120 --no-shuffle --colors never || status=$?
+    --timeout 180 --minimum-test-timeout 120 --no-shuffle --colors never || status=$?
 # 2: mutants were missed; 3: some took too long. Anything else is an error of the run.
 ((status == 0 || status == 2 || status == 3)) || exit "$status"
 lines() { wc -l <"$out/mutants.out/$1.txt"; }

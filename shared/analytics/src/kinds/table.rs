@@ -50,3 +50,40 @@ pub fn time_series_rows(result: &Value, label: impl Fn(&Value) -> String) -> Tab
     };
     std::iter::once(head).chain((0..length).map(row)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn days_are_those_of_the_current_period_also_if_the_compared_one_is_first() {
+        let series = |period: &str, days: [&str; 2], data: Value| json!({"label": "seen", "compare_label": period, "days": days, "data": data});
+        let result = json!([
+            series("previous", ["2026-01-03", "2026-01-04"], json!([1, 2])),
+            series("current", ["2026-01-05", "2026-01-06"], json!([3.0, 4.5])),
+        ]);
+        let rows = time_series_rows(&result, |one| cell(&one["label"]));
+        let expected = [
+            ["day", "seen (previous)", "seen (current)"],
+            ["2026-01-05", "1", "3"],
+            ["2026-01-06", "2", "4.5"],
+        ];
+        assert_eq!(rows, expected);
+    }
+
+    #[test]
+    fn shorter_series_have_empty_cells() {
+        let result =
+            json!([{"days": ["2026-01-05"], "data": [1, 2]}, {"days": ["2026-01-05"], "data": [null]}]);
+        let rows = time_series_rows(&result, |_| "n".to_owned());
+        assert_eq!(rows, [["day", "n", "n"], ["2026-01-05", "1", ""], ["", "2", ""]]);
+    }
+
+    #[test]
+    fn cells_are_texts_without_a_fraction_of_zero() {
+        let cells =
+            [json!(null), json!("a"), json!(2.0), json!(2.5), json!(["a", "b"]), json!([1]), json!({"a": 1})];
+        assert_eq!(cells.map(|value| cell(&value)), ["", "a", "2", "2.5", "a::b", "[1]", r#"{"a":1}"#]);
+    }
+}
