@@ -2,8 +2,8 @@
 //! an evaluation that arrives gets the processor at once, however many other requests are running.
 //!
 //! Under a mix of all requests at 150 % of the capacity of two cores (`tests/durability/overload.py`), the median evaluation took 3.3 s
-//! and the slowest hundredth 7.7 s with one runtime for everything; with this one 1.6 ms and 11 ms. At 70 % the slowest hundredth
-//! took 47 ms, and takes 7 ms.
+//! and the slowest hundredth 7.7 s with one runtime for everything; with this one 1.9 ms and 17 ms. At 70 % the slowest hundredth
+//! took 47 ms, and takes 9 ms.
 //!
 //! Must stay true: work that is started here is cancelled when its caller is; threads that wait for the disk have the low
 //! priority too.
@@ -42,7 +42,7 @@ impl BackgroundRuntime {
         Ok(BackgroundRuntime { handle: runtime.handle().clone(), runtime: Some(runtime) })
     }
 
-    /// Starts work on it.
+    /// Spawns work on the runtime.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
