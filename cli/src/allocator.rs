@@ -25,8 +25,8 @@ const KEPT_BY_THREAD_BYTES: usize = 4096;
 ///
 /// Transparent huge pages stay off, because the system collapses pages that were returned into huge ones again. Twelve heavy
 /// queries at once with a budget of 16 MB, beside a load that leaves little time for them, left 26 to 34 MB more than before with huge pages
-/// and jemalloc's default, and 10 MB with these settings; at rest the process has 8 MB less. The first query of 100 million events would
-/// take an eighth less time with huge pages.
+/// and jemalloc's default, and 10 MB with these settings; at rest the process has 8 MB less. Queries of ten million events take the same time
+/// with and without huge pages, provided that zeroed memory is written ([`ZeroWriter`](pennon_allocator::ZeroWriter)).
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn configure_and_reexec(profile: AllocationProfile) {
     use std::os::unix::process::CommandExt;

@@ -7,6 +7,8 @@ use pennon::allocator::{AllocationProfile, configure_and_reexec};
 use pennon::args::{self, Command};
 use pennon::background_runtime::build_runtime;
 use pennon::private::set_umask;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use pennon_allocator::ZeroWriter;
 use pennon_allocator::{CountingAllocator, thread_bytes};
 use pennon_core::heap;
 use tracing_subscriber::layer::SubscriberExt;
@@ -17,8 +19,8 @@ mod commands;
 // glibc's allocator returns little memory to the system.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
-static ALLOCATOR: CountingAllocator<tikv_jemallocator::Jemalloc> =
-    CountingAllocator(tikv_jemallocator::Jemalloc);
+static ALLOCATOR: CountingAllocator<ZeroWriter<tikv_jemallocator::Jemalloc>> =
+    CountingAllocator(ZeroWriter(tikv_jemallocator::Jemalloc));
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);

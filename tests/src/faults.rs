@@ -87,6 +87,7 @@ pub struct Faults(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
+    are_of_suite: bool,
     random: Random,
     shares: Vec<(Fault, u64)>,
     denied: Option<String>,
@@ -114,7 +115,14 @@ impl Faults {
     /// Rare faults of the seed in `PENNON_SUITE_FAULTS`, for tests that inject none; `None` without it.
     pub fn of_suite() -> Option<Faults> {
         let seed = std::env::var("PENNON_SUITE_FAULTS").ok()?;
-        Some(Faults::new(seed.parse().expect("a number"), &SUITE_SHARES))
+        let faults = Faults::new(seed.parse().expect("a number"), &SUITE_SHARES);
+        faults.lock().are_of_suite = true;
+        Some(faults)
+    }
+
+    /// Whether they are those of [`Faults::of_suite`]: a test does not expect any.
+    pub fn are_of_suite(&self) -> bool {
+        self.lock().are_of_suite
     }
 
     /// The kinds of [`Faults::of_all_kinds`].

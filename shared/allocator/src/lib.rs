@@ -68,6 +68,40 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
     }
 }
 
+/// Allocates with `A`, and writes the zeros of zeroed memory instead of requesting them from `A`. Without huge pages jemalloc zeroes an
+/// allocation by returning its pages to the system, which gives new ones page by page: the counters of a stickiness query of ten million
+/// events took 178 ms of CPU and 16,000 page faults, and take 14 ms written.
+#[derive(Debug)]
+pub struct ZeroWriter<A>(pub A);
+
+// SAFETY: as for `CountingAllocator`; the bytes that `alloc_zeroed` writes are those of the allocation that `A` has returned.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for ZeroWriter<A> {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe { self.0.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        let pointer = unsafe { self.0.alloc(layout) };
+        if !pointer.is_null() {
+            // SAFETY: as above.
+            unsafe { pointer.write_bytes(0, layout.size()) };
+        }
+        pointer
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { self.0.dealloc(pointer, layout) };
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe { self.0.realloc(pointer, layout, new_size) }
+    }
+}
+
 /// Bytes that this thread has requested through a [`RequestCounter`].
 pub fn thread_requested_bytes() -> u64 {
     REQUESTED_BYTES.get()
@@ -122,7 +156,8 @@ mod tests {
     use super::*;
 
     #[global_allocator]
-    static ALLOCATOR: CountingAllocator<RequestCounter<System>> = CountingAllocator(RequestCounter(System));
+    static ALLOCATOR: CountingAllocator<RequestCounter<ZeroWriter<System>>> =
+        CountingAllocator(RequestCounter(ZeroWriter(System)));
 
     /// The change of [`thread_bytes`] during `work`, whose result is dropped afterwards.
     fn held_by<T>(work: impl FnOnce() -> T) -> (i64, T) {
@@ -143,6 +178,18 @@ mod tests {
         assert_eq!(zeroed, 4096);
         let (freed, ()) = held_by(|| drop(zeros));
         assert_eq!(freed, -4096);
+    }
+
+    /// Freed memory that is used again has its old bytes.
+    #[test]
+    fn zeroed_memory_has_zeros_where_other_bytes_were() {
+        for size in [24_usize, 4096, 1 << 20] {
+            for _ in 0..4 {
+                let mut bytes = vec![0_u8; size];
+                assert!(bytes.iter().all(|byte| *byte == 0), "{size} bytes");
+                bytes.fill(1);
+            }
+        }
     }
 
     #[test]
