@@ -1,5 +1,6 @@
 //! A global allocator that counts the bytes that each thread holds. The memory budget of queries measures with it what no
 //! estimate covers; without it only estimates are reserved.
+//! A second one writes the zeros of zeroed memory.
 //!
 //! Must stay true: counting neither allocates nor fails, at any time in the life of a thread; every call is passed on unchanged
 //! to the allocator below. This is the only crate with `unsafe` code, because the trait of allocators requires it.
