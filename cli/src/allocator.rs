@@ -24,9 +24,9 @@ const KEPT_BY_THREAD_BYTES: usize = 4096;
 /// [`AllocationProfile::Bulk`].
 ///
 /// Transparent huge pages stay off, because the system collapses pages that were returned into huge ones again. Twelve heavy
-/// queries at once with a budget of 16 MB, beside a load that leaves little time for them, left 26 to 34 MB more than before with huge pages
-/// and jemalloc's default, and 10 MB with these settings; at rest the process has 8 MB less. Queries of ten million events take the same time
-/// with and without huge pages, provided that zeroed memory is written ([`ZeroWriter`](pennon_allocator::ZeroWriter)).
+/// queries at once with a budget of 16 MB, beside a load that leaves little time for them, left 19 to 36 MB more than before with huge pages
+/// and jemalloc's default, and 8 to 12 MB with these settings; at rest the process has 8 MB less. Queries of ten million events take about as long
+/// with and without huge pages, provided that zeroed memory is written ([`ZeroingAllocator`](pennon_allocator::ZeroingAllocator)).
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn configure_and_reexec(profile: AllocationProfile) {
     use std::os::unix::process::CommandExt;

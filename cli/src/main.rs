@@ -8,7 +8,7 @@ use pennon::args::{self, Command};
 use pennon::background_runtime::build_runtime;
 use pennon::private::set_umask;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-use pennon_allocator::ZeroWriter;
+use pennon_allocator::ZeroingAllocator;
 use pennon_allocator::{CountingAllocator, thread_bytes};
 use pennon_core::heap;
 use tracing_subscriber::layer::SubscriberExt;
@@ -19,8 +19,8 @@ mod commands;
 // glibc's allocator returns little memory to the system.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
-static ALLOCATOR: CountingAllocator<ZeroWriter<tikv_jemallocator::Jemalloc>> =
-    CountingAllocator(ZeroWriter(tikv_jemallocator::Jemalloc));
+static ALLOCATOR: CountingAllocator<ZeroingAllocator<tikv_jemallocator::Jemalloc>> =
+    CountingAllocator(ZeroingAllocator(tikv_jemallocator::Jemalloc));
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 #[global_allocator]
 static ALLOCATOR: CountingAllocator<std::alloc::System> = CountingAllocator(std::alloc::System);

@@ -1,9 +1,8 @@
 //! A global allocator that counts the bytes that each thread holds. The memory budget of queries measures with it what no
-//! estimate covers; without it only estimates are reserved.
-//! A second one writes the zeros of zeroed memory.
+//! estimate covers; without it only estimates are reserved. Another one, [`ZeroingAllocator`], writes the zeros of zeroed memory.
 //!
 //! Must stay true: counting neither allocates nor fails, at any time in the life of a thread; every call is passed on unchanged
-//! to the allocator below. This is the only crate with `unsafe` code, because the trait of allocators requires it.
+//! to the allocator below, except that [`ZeroingAllocator`] passes a zeroed allocation on as one that is not. This is the only crate with `unsafe` code, because the trait of allocators requires it.
 #![allow(unsafe_code, reason = "`GlobalAlloc` is an unsafe trait")]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -73,10 +72,10 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
 /// allocation by returning its pages to the system, which gives new ones page by page: the counters of a stickiness query of ten million
 /// events took 178 ms of CPU and 16,000 page faults, and take 14 ms written.
 #[derive(Debug)]
-pub struct ZeroWriter<A>(pub A);
+pub struct ZeroingAllocator<A>(pub A);
 
 // SAFETY: as for `CountingAllocator`; the bytes that `alloc_zeroed` writes are those of the allocation that `A` has returned.
-unsafe impl<A: GlobalAlloc> GlobalAlloc for ZeroWriter<A> {
+unsafe impl<A: GlobalAlloc> GlobalAlloc for ZeroingAllocator<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
         unsafe { self.0.alloc(layout) }
@@ -157,8 +156,8 @@ mod tests {
     use super::*;
 
     #[global_allocator]
-    static ALLOCATOR: CountingAllocator<RequestCounter<ZeroWriter<System>>> =
-        CountingAllocator(RequestCounter(ZeroWriter(System)));
+    static ALLOCATOR: CountingAllocator<RequestCounter<ZeroingAllocator<System>>> =
+        CountingAllocator(RequestCounter(ZeroingAllocator(System)));
 
     /// The change of [`thread_bytes`] during `work`, whose result is dropped afterwards.
     fn held_by<T>(work: impl FnOnce() -> T) -> (i64, T) {
