@@ -3,6 +3,8 @@
 //! Must stay true: record and uniqueness row are written and deleted in one transaction, and only added to an existing
 //! flag.
 
+use std::cmp::Reverse;
+
 use chrono::{DateTime, Utc};
 use pennon_core::store::keys::{self, ProjectId};
 use pennon_core::store::{Item, PartitionQuery, StoreError, Table, Write, WriteCondition};
@@ -23,7 +25,7 @@ pub struct RoleAccess {
 /// The role accesses of a flag, sorted by id.
 pub async fn list(records: &Table, project: ProjectId, flag: u64) -> Result<Vec<RoleAccess>, StoreError> {
     let queries = partition_queries(project, flag).map(|query| records.query(query));
-    decode_sorted(futures::future::try_join_all(queries).await?.into_iter().flatten())
+    decode_accesses(futures::future::try_join_all(queries).await?.into_iter().flatten())
 }
 
 /// The role accesses of a flag, sorted by id; `None` when one of their partitions has more than `limit`.
@@ -38,7 +40,7 @@ pub async fn list_up_to(
     if partitions.iter().any(|rows| rows.len() > limit) {
         return Ok(None);
     }
-    decode_sorted(partitions.into_iter().flatten()).map(Some)
+    decode_accesses(partitions.into_iter().flatten()).map(Some)
 }
 
 fn partition_queries(project: ProjectId, flag: u64) -> impl Iterator<Item = PartitionQuery> {
@@ -46,8 +48,12 @@ fn partition_queries(project: ProjectId, flag: u64) -> impl Iterator<Item = Part
         .map(move |part| PartitionQuery::partition(keys::role_accesses_pk(project, flag, part)))
 }
 
-fn decode_sorted(rows: impl Iterator<Item = Item>) -> Result<Vec<RoleAccess>, StoreError> {
+/// Decodes accesses, one of each role, sorted by id. Their partitions are read at different times, so the rows can hold an access that
+/// was removed meanwhile beside the one that the role got after it. The one with the higher id is returned.
+fn decode_accesses(rows: impl Iterator<Item = Item>) -> Result<Vec<RoleAccess>, StoreError> {
     let mut all = rows.map(|item| item.body::<RoleAccess>()).collect::<Result<Vec<_>, _>>()?;
+    all.sort_unstable_by_key(|access| (access.role, Reverse(access.id)));
+    all.dedup_by_key(|access| access.role);
     all.sort_unstable_by_key(|access| access.id);
     Ok(all)
 }
@@ -102,5 +108,22 @@ pub async fn remove(
         Ok(()) => Ok(RoleAccessWriteOutcome::Written),
         Err(error) if error.is_condition(0) => Ok(RoleAccessWriteOutcome::NotFound),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn an_access_that_was_removed_while_others_were_read_is_left_out() {
+        let row = |id, role| {
+            let access = RoleAccess { id, role: Uuid::from_u128(role), added_at: DateTime::UNIX_EPOCH };
+            Item::new(keys::role_access(1, 2, id), &access).unwrap()
+        };
+        let rows = [row(478, 7), row(441, 7), row(460, 6), row(12, 8)];
+        let accesses = decode_accesses(rows.into_iter()).unwrap();
+        assert_eq!(accesses.iter().map(|access| access.id).collect::<Vec<_>>(), [12, 460, 478]);
     }
 }

@@ -172,8 +172,8 @@ impl FlagKey {
     }
 }
 
-/// The access of a role to a flag: one at most. A list of several roles' accesses reads several partitions of the table and is no
-/// snapshot of them, so each role is an object of its own.
+/// The access of a role to a flag: one at most. A list of accesses reads several partitions of the table and is no snapshot of several
+/// roles, so each role is an object of its own.
 #[derive(Debug)]
 pub struct RoleAccess {
     flag: u64,
