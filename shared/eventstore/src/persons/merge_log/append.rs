@@ -5,7 +5,9 @@
 //! row is free again, so the precondition is that the row before exists. Requests of one process are serialized
 //! by a lock, so conflicts occur only between processes; on a conflict the request waits with jittered backoff and writes the
 //! row after those that were appended. Its facts about persons stay valid: a person once identified stays so, and that the
-//! others are not is a precondition of the write. Only an erasure, which appends an empty row, makes it read them again.
+//! others are not is a precondition of the write. Only a row without merges, as that of an erasure, makes it read them again.
+//! A decision that identifies persons without merging them appends such a row too: else it would not notice an erasure since its facts
+//! were read, and the erasure would not notice its markers and leave them.
 //! After [`CONFLICTS_MAX`] conflicts the requests of several processes are committed together ([`super::queue`]).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -189,20 +191,16 @@ impl MergeLog {
             None => self.known(project, requests).await?,
         };
         let decision = decide_merges(some, known.clone());
-        // Marker rows cause no conflicts.
-        let row = match decision.merges.as_slice() {
-            [] => Vec::new(),
-            merges => next_row(project, last + 1, merges).to_vec(),
-        };
-        let (rows, marks) = (row.len(), marks(project, &decision));
-        let writes = row.into_iter().chain(marks).collect::<Vec<_>>();
-        let written = match writes.is_empty() {
-            true => Ok(()),
-            false => self.records.transact_once(writes).await,
-        };
-        match written {
+        if decision == MergeDecision::default() {
+            writer.known = Some(known);
+            return Ok(true);
+        }
+        let row = next_row(project, last + 1, &decision.merges);
+        let rows = row.len();
+        let writes = row.into_iter().chain(marks(project, &decision)).collect();
+        match self.records.transact_once(writes).await {
             Ok(()) => {
-                writer.tail.last = Some(last + u64::from(rows > 0));
+                writer.tail.last = Some(last + 1);
                 let mut known = known;
                 known.take(decision);
                 writer.known = Some(known);
