@@ -99,13 +99,14 @@ impl QueryEstimate {
             if query.functions == FunctionState::Cold { units.assumed.environment_ms } else { 0.0 };
         let invocations = 1.0 + self.attempts;
         let beats = billed_ms / units.product.beat_ms + self.attempts;
-        let renewals = if self.parts > 1 { 1.0 + self.ms / units.product.beat_ms } else { 0.0 };
+        // With the first and the last state of the lease.
+        let lease_writes = if self.parts > 1 { 2.0 + self.ms / units.product.beat_ms } else { 0.0 };
         Quantities {
             http_api: 1.0,
             invocations,
             gb_seconds: (self.ms - environment + billed_ms) / 1e3 * gb,
             reads: all.query.reads + self.segments * units.measured.entry_bytes / READ_UNIT_BYTES + beats,
-            writes: all.query.writes + renewals,
+            writes: all.query.writes + lease_writes,
             gets,
             log_gb: invocations * all.assumed.log_bytes / 1e9,
             ..Quantities::default()

@@ -53,7 +53,7 @@ struct PinnedInputs {
 pub(super) struct StartedParts {
     shared: SharedInputs,
     spending: DailySpending,
-    _lease: Lease,
+    lease: Lease,
 }
 
 /// How the parts of a query are run.
@@ -112,7 +112,7 @@ impl Calculator {
             Ok(lease) => {
                 let deadline = parts.deadline(query, count);
                 let shared = SharedInputs { query_text, lease: lease.id, deadline };
-                Ok(Some(StartedParts { shared, spending, _lease: lease }))
+                Ok(Some(StartedParts { shared, spending, lease }))
             }
             Err(error) => {
                 spending.settle().await;
@@ -132,7 +132,7 @@ impl Calculator {
         cancellation: &CancellationGuard,
         memory: &QueryMemory,
     ) -> ApiResult<Option<Vec<T>>> {
-        let StartedParts { shared, spending, _lease } = started;
+        let StartedParts { shared, spending, lease } = started;
         let run = PartsRun {
             parts,
             shared: &shared,
@@ -142,7 +142,8 @@ impl Calculator {
             invoked_micros: &spending.invoked_micros.clone(),
         };
         let results = self.run_with_restarts(run, query, pinned).await;
-        spending.settle().await;
+        // Attempts that were not needed may still run.
+        futures::join!(lease.end(), spending.settle());
         results
     }
 

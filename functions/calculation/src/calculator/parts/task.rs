@@ -41,7 +41,7 @@ pub struct PartTask {
     pub scan: PartScan,
     /// What it returns.
     pub work: PartWork,
-    /// The project and the lease of the query; the part stops when the lease is no longer renewed.
+    /// The project and the lease of the query; the part stops when the lease has ended or is no longer renewed.
     pub lease: (u64, Uuid),
     /// Milliseconds until the query's deadline.
     pub millis: u64,
