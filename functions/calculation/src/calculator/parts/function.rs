@@ -42,13 +42,14 @@ impl PartInvoker for PartFunctions {
         Box::pin(async move {
             let function = self.functions.get(number % self.functions.len().max(1));
             let function = function.ok_or_else(|| PartError::Failed("no function runs parts".to_owned()))?;
-            let response = function.invoke(payload(task), time).await.map_err(|error| match error {
-                InvocationError::Throttled => PartError::Throttled,
-                InvocationError::Failed(cause) => PartError::Failed(cause),
-            })?;
+            let response =
+                function.invoke(encode_payload(task), time).await.map_err(|error| match error {
+                    InvocationError::Throttled => PartError::Throttled,
+                    InvocationError::Failed(cause) => PartError::Failed(cause),
+                })?;
             let response: PartEvent =
                 serde_json::from_slice(&response).map_err(|error| PartError::Failed(error.to_string()))?;
-            response.bytes().map_err(PartError::Failed)
+            response.decode().map_err(PartError::Failed)
         })
     }
 
@@ -82,7 +83,7 @@ impl Calculator {
     pub async fn respond_to_part(&self, event: Value, time: Duration) -> Result<Value, String> {
         let event: PartEvent = serde_json::from_value(event)
             .map_err(|error| format!("the event is not that of a part: {error}"))?;
-        let task = event.bytes()?;
+        let task = event.decode()?;
         let outcome = self.run_part(&task, PartLimits { time, outcome_bytes_max: TASK_BYTES_MAX }).await;
         serde_json::to_value(PartEvent::of(&outcome)).map_err(|error| error.to_string())
     }
@@ -93,13 +94,13 @@ impl PartEvent {
         PartEvent { part: STANDARD.encode(bytes) }
     }
 
-    fn bytes(self) -> Result<Vec<u8>, String> {
+    fn decode(self) -> Result<Vec<u8>, String> {
         STANDARD.decode(self.part).map_err(|error| error.to_string())
     }
 }
 
 /// The event with these bytes, as JSON. Base64 has no character that JSON escapes, so many megabytes are not searched for them.
-fn payload(bytes: &[u8]) -> Vec<u8> {
+fn encode_payload(bytes: &[u8]) -> Vec<u8> {
     let PartEvent { part } = PartEvent::of(bytes);
     ["{\"part\":\"", &part, "\"}"].concat().into_bytes()
 }
@@ -114,18 +115,18 @@ mod tests {
     #[test]
     fn bytes_survive_an_event_and_others_are_refused() {
         for bytes in [Vec::new(), vec![7; 100_000], (0..=255).collect::<Vec<u8>>()] {
-            let event: PartEvent = serde_json::from_slice(&payload(&bytes)).unwrap();
-            assert_eq!(payload(&bytes), serde_json::to_vec(&event).unwrap());
-            assert_eq!(event.bytes(), Ok(bytes));
+            let event: PartEvent = serde_json::from_slice(&encode_payload(&bytes)).unwrap();
+            assert_eq!(encode_payload(&bytes), serde_json::to_vec(&event).unwrap());
+            assert_eq!(event.decode(), Ok(bytes));
         }
         for other in [json!({}), json!({"part": "?"}), json!(["?"])] {
             let event = serde_json::from_value::<PartEvent>(other);
-            assert!(event.map_or(true, |event| event.bytes().is_err()));
+            assert!(event.map_or(true, |event| event.decode().is_err()));
         }
     }
 
     #[test]
     fn a_task_of_the_largest_size_fits_into_a_payload() {
-        assert!(payload(&vec![7; TASK_BYTES_MAX]).len() <= PAYLOAD_BYTES_MAX);
+        assert!(encode_payload(&vec![7; TASK_BYTES_MAX]).len() <= PAYLOAD_BYTES_MAX);
     }
 }

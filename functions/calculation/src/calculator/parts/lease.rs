@@ -47,9 +47,9 @@ impl Lease {
     /// Begins a lease. Its row exists when this returns.
     pub(super) async fn begin(records: &Table, project: ProjectId) -> Result<Lease, StoreError> {
         let id = (project, new_uuid());
-        write(records, id, LeaseState::Renewed(0)).await?;
+        write_state(records, id, LeaseState::Renewed(0)).await?;
         let (running, ended) = oneshot::channel();
-        let renewal = tokio::spawn(renew(records.clone(), id, ended));
+        let renewal = tokio::spawn(renew_until_ended(records.clone(), id, ended));
         Ok(Lease { id, running, renewal })
     }
 
@@ -62,8 +62,9 @@ impl Lease {
     }
 }
 
-/// Renews a lease until its query has ended, and writes that then. One task writes all states, so that no renewal comes after the end.
-async fn renew(records: Table, id: LeaseId, mut ended: oneshot::Receiver<()>) {
+/// Renews a lease until its query has ended, and writes that then. One task writes all states, so that no renewal comes after the end. If
+/// the end cannot be written, parts stop as those of a query that lost its process.
+async fn renew_until_ended(records: Table, id: LeaseId, mut ended: oneshot::Receiver<()>) {
     let mut count = 0;
     let mut state = LeaseState::Renewed(count);
     while state != LeaseState::Ended {
@@ -74,13 +75,13 @@ async fn renew(records: Table, id: LeaseId, mut ended: oneshot::Receiver<()>) {
                 LeaseState::Renewed(count)
             }
         };
-        if let Err(error) = write(&records, id, state).await {
+        if let Err(error) = write_state(&records, id, state).await {
             tracing::warn!(%error, "the lease of a query in parts could not be written");
         }
     }
 }
 
-async fn write(records: &Table, (project, id): LeaseId, state: LeaseState) -> Result<(), StoreError> {
+async fn write_state(records: &Table, (project, id): LeaseId, state: LeaseState) -> Result<(), StoreError> {
     records
         .put(Item::new(keys::part_lease(project, id), &state)?.expiring(row_expiry()), WriteCondition::None)
         .await
@@ -111,12 +112,12 @@ impl WatchedLease {
 /// Resolves when the query of a lease has ended, or no longer renews it.
 pub(super) async fn watch(records: &Table, id: LeaseId) {
     let mut watched = WatchedLease::default();
-    while watched.is_running_after(read(records, id).await) {
+    while watched.is_running_after(read_state(records, id).await) {
         tokio::time::sleep(BEAT).await;
     }
 }
 
-async fn read(records: &Table, (project, id): LeaseId) -> Result<LeaseState, StoreError> {
+async fn read_state(records: &Table, (project, id): LeaseId) -> Result<LeaseState, StoreError> {
     let item = records.get(&keys::part_lease(project, id)).await?;
     item.map_or(Ok(LeaseState::Ended), |item| item.body::<LeaseState>())
 }

@@ -225,8 +225,8 @@ impl MergeLog {
         }
     }
 
-    /// The number of the last row after row `last`, none if rows between them were removed, and whether one of them is of an
-    /// erasure.
+    /// The number of the last row after row `last`, none if rows between them were removed, and whether one of them has no merges, as
+    /// that of an erasure.
     async fn skip_rows(&self, project: ProjectId, last: u64) -> (Option<u64>, bool) {
         // Of damaged rows only the number of the last one is needed.
         let Ok(rows) = self.merges_after(project, last).await else { return (None, true) };
